@@ -3,6 +3,9 @@
 //! Each of the executors runs the same PTX over the same bytes, and the results are compared. Prints
 //! a line of JSON for each kernel: seconds of the fastest of several runs. Here a kernel is interpreted, and
 //! with its pieces compiled; the first of these runs compiles them.
+//!
+//! With the name of a kernel and a count, that kernel runs so often here and nowhere else, for profilers:
+//! two counts differ by the instructions of the runs between them.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -187,6 +190,14 @@ fn in_c(case: &Case) -> (f64, Vec<f32>) {
 fn main() {
     let module = Module::load(TEXT, &Target { compute: (9, 0) }).expect("the text loads");
     let instance = Arc::new(module).instantiate(&[]).expect("no variables");
+    let mut arguments = std::env::args().skip(1);
+    if let (Some(name), Some(count)) = (arguments.next(), arguments.next()) {
+        let case = cases().into_iter().find(|case| case.name == name).expect("a kernel's name");
+        let count = count.parse().expect("a number");
+        let (seconds, ..) =
+            fastest(count, || (here(&instance, &case, &Config::default()).0, Vec::new()));
+        return println!("{name}: {:.4} ms", seconds * 1e3);
+    }
     for case in cases() {
         let mut instructions = 0;
         let mut fastest_here = |config: &Config| {

@@ -32,15 +32,17 @@ struct Count {
 }
 
 impl Count {
-    fn complete(&mut self) {
+    /// Completes the round. Gives the threads that had arrived.
+    fn complete(&mut self) -> u32 {
         self.round += 1;
         self.last = (self.held, self.asked);
-        (self.arrived, self.held, self.asked) = (0, 0, 0);
+        (self.held, self.asked) = (0, 0);
+        std::mem::take(&mut self.arrived)
     }
 }
 
 /// The parts of a block that its warps share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Common {
     /// The linear index in the grid.
     pub(super) linear: u64,
@@ -61,13 +63,26 @@ pub(super) struct Common {
     pub(super) rounds: u64,
     /// Empty before the block begins.
     barriers: Vec<Count>,
+    /// The threads that have arrived at barriers that are not complete.
+    arrived: u32,
+    /// Whether a thread has arrived at a barrier.
+    has_met: bool,
 }
 
 /// A resident block.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Block {
     pub(super) common: Common,
     pub(super) warps: Vec<Warp>,
+}
+
+/// The memory of a block that has ended. The next one to begin uses it.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    warps: Vec<Warp>,
+    shared: Bytes,
+    /// None, or as before the first thread has arrived.
+    barriers: Vec<Count>,
 }
 
 /// The shape of a launch, for special registers and coordinates.
@@ -144,30 +159,34 @@ pub(super) fn coordinates([x, y, z]: [u32; 3]) -> Vec<[Column; 3]> {
 }
 
 impl Block {
-    /// A block that has not begun: it has no registers and no shared memory.
-    pub(super) fn at(linear: u64, slot: u32, sms: u32) -> Self {
-        let common = Common {
-            linear,
-            coordinates: [0; 3],
-            sm: slot % sms.max(1),
-            slot,
-            rank: 0,
-            cluster: None,
-            shared: Bytes::default(),
-            shared_bytes: 0,
-            live: 0,
-            rounds: 0,
-            barriers: Vec::new(),
-        };
-        Self { common, warps: Vec::new() }
+    /// Becomes a block that has not begun: it has no registers and no shared memory.
+    pub(super) fn place(&mut self, linear: u64, slot: u32, sms: u32) {
+        self.common = Common { linear, sm: slot % sms.max(1), slot, ..Common::default() };
     }
 
-    /// A block of a cluster that has not begun.
-    pub(super) fn of(cluster: &Arc<Cluster>, rank: u32, linear: u64, slot: u32, sms: u32) -> Self {
-        let mut block = Self::at(linear, slot, sms);
-        block.common.rank = rank;
-        block.common.cluster = Some(Arc::clone(cluster));
-        block
+    /// Becomes a block of a cluster that has not begun.
+    pub(super) fn place_in(
+        &mut self,
+        cluster: &Arc<Cluster>,
+        rank: u32,
+        linear: u64,
+        (slot, sms): (u32, u32),
+    ) {
+        self.place(linear, slot, sms);
+        (self.common.rank, self.common.cluster) = (rank, Some(Arc::clone(cluster)));
+    }
+
+    /// The memory of a block that has ended.
+    pub(super) fn take_buffers(&mut self) -> Buffers {
+        let Self { common, warps } = self;
+        if common.has_met {
+            common.barriers.clear();
+        }
+        Buffers {
+            warps: std::mem::take(warps),
+            shared: std::mem::take(&mut common.shared),
+            barriers: std::mem::take(&mut common.barriers),
+        }
     }
 
     /// Whether the block has registers.
@@ -175,30 +194,27 @@ impl Block {
         !self.warps.is_empty()
     }
 
-    /// Begins the block, in the buffers of an earlier one if there is one.
+    /// Begins the block in the memory of an earlier one.
     pub(super) fn begin(
         &mut self,
         program: &Program,
         shape: &Shape,
         shared: u32,
-        spare: Option<Self>,
+        buffers: Buffers,
     ) {
-        if let Some(spare) = spare {
-            self.warps = spare.warps;
-            (self.common.shared, self.common.barriers) =
-                (spare.common.shared, spare.common.barriers);
-        }
+        self.warps = buffers.warps;
+        (self.common.shared, self.common.barriers) = (buffers.shared, buffers.barriers);
         let common = &mut self.common;
         let (x, y) = (u64::from(shape.grid[0]), u64::from(shape.grid[1]));
         let linear = common.linear;
         common.coordinates =
             [(linear % x) as u32, (linear / x % y) as u32, (linear / x / y) as u32];
-        common.shared.clear();
-        common.shared.resize(shared as usize);
+        common.shared.begin(shared as usize);
         common.shared_bytes = shared;
         common.live = shape.threads;
-        common.barriers.clear();
-        common.barriers.resize(BARRIERS.into(), Count::default());
+        if common.barriers.is_empty() {
+            common.barriers.resize(BARRIERS.into(), Count::default());
+        }
         if let Some(cluster) = &common.cluster {
             cluster.begin(common.rank, common.shared.pointer());
         }
@@ -297,8 +313,7 @@ impl Common {
     /// How many whole warps can end before the last one, if nothing but their count looks at that.
     #[inline(always)]
     pub(super) fn room_to_end(&self) -> u32 {
-        let is_free =
-            self.cluster.is_none() && self.barriers.iter().all(|barrier| barrier.arrived == 0);
+        let is_free = self.cluster.is_none() && self.arrived == 0;
         if is_free { self.live.saturating_sub(1) / WIDTH as u32 } else { 0 }
     }
 
@@ -323,12 +338,14 @@ impl Common {
         let barrier = &mut self.barriers[index];
         let round = Round::of(index as u8, barrier.round);
         barrier.arrived += threads;
+        self.arrived += threads;
+        self.has_met = true;
         barrier.expected = expected;
         barrier.held += held;
         barrier.asked += asked;
         let wanted = if expected == 0 { live } else { expected };
         if barrier.arrived >= wanted {
-            barrier.complete();
+            self.arrived -= barrier.complete();
             self.rounds += 1;
         }
         round
@@ -337,10 +354,13 @@ impl Common {
     /// Threads end: barriers of the whole block no longer wait for them.
     fn leave(&mut self, threads: u32) {
         self.live -= threads;
+        if self.arrived == 0 {
+            return;
+        }
         let live = self.live;
         for barrier in &mut self.barriers {
             if barrier.arrived > 0 && barrier.expected == 0 && barrier.arrived >= live {
-                barrier.complete();
+                self.arrived -= barrier.complete();
                 self.rounds += 1;
             }
         }

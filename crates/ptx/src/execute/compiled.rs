@@ -7,7 +7,7 @@
 use super::access::{Blocked, Reach};
 use super::block::Common;
 use super::engine::{ByPieces, Engine, calculate, guarded};
-use super::entrance::{Entered, Entrance, Found, Same};
+use super::entrance::{Entered, Entrance, Found, RECENT, Same};
 use super::memory::Kind;
 use super::registers::{fill_kernel_lines, leave_lines};
 use super::warp::{State as Waits, Warp};
@@ -62,7 +62,7 @@ impl<'a> Engine<'a> {
             blocks: &raw const self.rules.shape.grid,
             visit: std::ptr::null_mut(),
         };
-        Entrance { state, last: None, same: None, entered: None }
+        Entrance { state, last: None, recent: [None; RECENT], same: None, entered: None }
     }
 
     /// Whether a piece may begin at a position, now or once it is made.
@@ -250,18 +250,20 @@ impl<'a> Engine<'a> {
         warp: &mut Warp,
         (pc, left): (u32, u32),
     ) -> Option<Entered> {
-        if let Some(found) = entrance.last
+        let recent = entrance.recent[pc as usize % RECENT];
+        if let Some(found) = recent
             && found.pc == pc
             && found.piece.most <= left
             && !found.piece.is_retired()
             && let Some(entered) = self.enter(&mut entrance.state, common, warp, found, left)
         {
+            entrance.last = recent;
             return Some(entered);
         }
         self.enter_other(entrance, common, warp, (pc, left))
     }
 
-    /// Runs another piece than the last one, likewise.
+    /// Runs another piece than the recent one of the position, likewise.
     #[inline(never)]
     fn enter_other(
         &mut self,
@@ -284,6 +286,7 @@ impl<'a> Engine<'a> {
             let found = Found { pc, position, piece };
             if let Some(entered) = self.enter(&mut entrance.state, common, warp, found, left) {
                 entrance.last = Some(found);
+                entrance.recent[pc as usize % RECENT] = entrance.last;
                 return Some(entered);
             }
         }

@@ -4,12 +4,18 @@ use super::access::Blocked;
 use super::report::Stats;
 use crate::jit::{Left, Piece, Position, State};
 
+/// How many pieces are remembered.
+pub(super) const RECENT: usize = 8;
+
 /// The way of a block's warps into pieces.
 pub(super) struct Entrance<'a> {
     /// The state that they are entered with.
     pub(super) state: State,
-    /// The one that was entered last: the next warp is likely to be where this one was.
+    /// The one that was entered last.
     pub(super) last: Option<Found<'a>>,
+    /// Those that were entered last, by the remainder of their positions: the next warp is likely to be where
+    /// this one was.
+    pub(super) recent: [Option<Found<'a>>; RECENT],
     /// The turn before, if a warp may do the same.
     pub(super) same: Option<Same<'a>>,
     /// How the next warp has left the first piece of its turn, if it has run that already.

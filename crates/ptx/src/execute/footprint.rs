@@ -84,8 +84,8 @@ fn factors() -> Vec<f64> {
             let Ok(mut run) = kernel.start(&launch, &config) else { continue };
             let step = run.step(&mut Away, &mut Nothing, 1 << 20);
             if let (Step::Waiting, Some(blocks)) = (step, run.begun()) {
-                let here: usize = blocks.iter().map(here).sum();
-                factors.push(here as f64 / (on_a_gpu(info, &config) * blocks.len()) as f64);
+                let on_a_gpu = on_a_gpu(info, &config) * blocks.len();
+                factors.push(blocks.map(here).sum::<usize>() as f64 / on_a_gpu as f64);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::access::{Reach, Trap};
-use super::block::{Block, Common};
+use super::block::{Block, Buffers, Common};
 use super::cluster::Cluster;
 use super::count::{Counts, InstructionCounts};
 use super::engine::{Engine, Rules};
@@ -22,6 +22,10 @@ use crate::module::{Kernel, Parameter};
 const AFTER_FAULT: u64 = 1 << 26;
 
 /// A kernel that runs.
+#[expect(
+    clippy::vec_box,
+    reason = "a block leaves its list and another takes its place all the time"
+)]
 pub struct Run {
     kernel: Kernel,
     rules: Rules,
@@ -33,9 +37,10 @@ pub struct Run {
     param_bytes: u32,
     blocks: u64,
     started: u64,
-    resident: Vec<Block>,
-    /// Blocks that have ended. The next ones use their buffers.
-    spare: Vec<Block>,
+    resident: Vec<Box<Block>>,
+    /// The memory of blocks that have ended: their buffers, and their places.
+    buffers: Vec<Buffers>,
+    places: Vec<Box<Block>>,
     kept: Kept,
     outstanding: Vec<Outstanding>,
     stats: Stats,
@@ -102,7 +107,8 @@ impl Run {
             blocks,
             started: 0,
             resident: Vec::new(),
-            spare: Vec::new(),
+            buffers: Vec::new(),
+            places: Vec::new(),
             kept: Kept::default(),
             outstanding: Vec::new(),
             stats: Stats::default(),
@@ -206,8 +212,9 @@ impl Run {
     }
 
     /// The resident blocks that have begun; `None` if one has not.
-    pub(super) fn begun(&self) -> Option<&[Block]> {
-        self.resident.iter().all(Block::has_begun).then_some(&self.resident)
+    pub(super) fn begun(&self) -> Option<impl ExactSizeIterator<Item = &Block>> {
+        let blocks = self.resident.iter().map(Box::as_ref);
+        blocks.clone().all(Block::has_begun).then_some(blocks)
     }
 
     /// One warp executes one instruction. Returns whether the grid goes on.
@@ -246,14 +253,18 @@ impl Run {
         let each = shape.cluster_size();
         if each == 1 {
             let linear = scattered(self.started, self.blocks, self.seed);
-            self.resident.push(Block::at(linear, slot, shape.sms));
+            let mut block = self.places.pop().unwrap_or_default();
+            block.place(linear, slot, shape.sms);
+            self.resident.push(block);
         } else {
             let (next, all) = (self.started / u64::from(each), self.blocks / u64::from(each));
             let index = scattered(next, all, self.seed);
             let cluster = Arc::new(Cluster::new(slot, each, each * shape.threads));
             self.resident.extend((0..each).map(|rank| {
+                let mut block = self.places.pop().unwrap_or_default();
                 let linear = shape.linear(index, rank);
-                Block::of(&cluster, rank, linear, slot + rank, shape.sms)
+                block.place_in(&cluster, rank, linear, (slot + rank, shape.sms));
+                block
             }));
         }
         self.started += u64::from(each);
@@ -274,9 +285,9 @@ impl Run {
 
     /// A block gets its registers and its shared memory.
     fn begin_block(&mut self, index: usize) {
-        let spare = self.spare.pop();
+        let buffers = self.buffers.pop().unwrap_or_default();
         let (program, shape) = (&self.kernel.program, &self.rules.shape);
-        self.resident[index].begin(program, shape, self.shared, spare);
+        self.resident[index].begin(program, shape, self.shared, buffers);
     }
 
     /// Turns of the next warps of one block, until the block is through or `target` instructions of warps
@@ -318,7 +329,8 @@ impl Run {
         if self.resident[index].common.live == 0 {
             let mut ended = self.resident.swap_remove(index);
             let free = ended.common.free_slot();
-            self.spare.push(ended);
+            self.buffers.push(ended.take_buffers());
+            self.places.push(ended);
             if let Some(slot) = free {
                 self.make_resident(slot);
             }
@@ -359,7 +371,7 @@ impl Run {
     ) -> Option<((u32, Box<Trap>), usize)> {
         let (quantum, (index, mut warp)) = (self.turn_length(), self.cursor);
         let is_plain = self.limit.is_none() && self.fault.is_none();
-        let Block { common, warps } = &mut self.resident[index];
+        let Block { common, warps } = &mut *self.resident[index];
         let mut engine = Engine {
             program: &self.kernel.program,
             rules: &self.rules,

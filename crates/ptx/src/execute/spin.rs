@@ -52,7 +52,7 @@ impl Run {
         host: &mut dyn Host,
     ) -> bool {
         let state = |run: &Self| {
-            let warp = run.begun()?.get(at.0)?.warps.get(at.1)?;
+            let warp = run.begun()?.nth(at.0)?.warps.get(at.1)?;
             Some(Snapshot::of(warp))
         };
         let before = state(self);
@@ -70,14 +70,14 @@ impl Run {
 }
 
 /// The warps that can run, by their block.
-fn running(blocks: &[Block]) -> Vec<(usize, usize)> {
+fn running<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<(usize, usize)> {
     let can_run = |block: &Block, warp: &Warp| {
         warp.fragments.iter().any(|f| f.state == State::Ready || block.common.is_over(f.state))
     };
-    let warps = |(at, block): (usize, &Block)| {
+    let warps = |(at, block): (usize, &'b Block)| {
         let of_block = block.warps.iter().enumerate();
         let runs = of_block.filter(|(_, warp)| can_run(block, warp));
         runs.map(|(warp, _)| (at, warp)).collect::<Vec<_>>()
     };
-    blocks.iter().enumerate().flat_map(warps).collect()
+    blocks.enumerate().flat_map(warps).collect()
 }

@@ -130,8 +130,16 @@ impl Bytes {
             .collect();
     }
 
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
+    /// Holds so many bytes, and all are zero.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, bytes: usize) {
+        let count = bytes.div_ceil(16);
+        if self.0.len() != count {
+            self.0.resize(count, 0);
+        }
+        if count > 0 {
+            self.0.fill(0);
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -168,6 +176,18 @@ pub(super) struct Warp {
     turns: u32,
 }
 
+/// Makes a file of registers `count` long, with no value in those from `first` on.
+#[inline(always)]
+fn empty<T: Copy>(file: &mut Vec<T>, count: usize, first: usize, none: T) {
+    if file.len() != count {
+        file.resize(count, none);
+    }
+    // Not of no register: a call that writes nothing where no page is takes longest of all.
+    if count > first {
+        file[first..].fill(none);
+    }
+}
+
 impl Warp {
     /// Begins a kernel with `lanes` threads.
     pub(super) fn begin(&mut self, program: &Program, index: u32, lanes: u32) {
@@ -176,16 +196,11 @@ impl Warp {
         let (words, doubles) = (kernel.files.words as usize, kernel.files.doubles as usize);
         self.lines.begin(words, doubles);
         // The lanes of registers that hold lines are written when they are needed.
-        self.words.truncate(MOST_LINES);
-        self.doubles.truncate(MOST_LINES);
-        self.words.resize(words, [0; WIDTH]);
-        self.doubles.resize(doubles, [0; WIDTH]);
-        self.predicates.clear();
-        self.predicates.resize(kernel.files.predicates as usize, 0);
+        empty(&mut self.words, words, MOST_LINES, [0; WIDTH]);
+        empty(&mut self.doubles, doubles, MOST_LINES, [0; WIDTH]);
+        empty(&mut self.predicates, kernel.files.predicates as usize, 0, 0);
         self.live = if lanes >= 32 { u32::MAX } else { (1 << lanes) - 1 };
-        self.local.clear();
-        self.local_bytes = 0;
-        self.reserve_local(kernel.frame);
+        self.begin_local(kernel.frame);
         (self.clock, self.turns) = (0, 0);
         self.arrivals = Arrivals::default();
         self.end_fragments();
@@ -212,8 +227,12 @@ impl Warp {
     }
 
     /// All fragments have ended: others may use their places.
+    #[inline(always)]
     pub(super) fn end_fragments(&mut self) {
-        self.spare.append(&mut self.fragments);
+        // Mostly one: no call to move several.
+        while let Some(fragment) = self.fragments.pop() {
+            self.spare.push(fragment);
+        }
     }
 
     /// A fragment has ended: another one may use its place.
@@ -257,6 +276,13 @@ impl Warp {
         if self.predicates.len() < predicates as usize {
             self.predicates.resize(predicates as usize, 0);
         }
+    }
+
+    /// Local memory has this many bytes for each lane, and all are zero.
+    #[inline(always)]
+    fn begin_local(&mut self, bytes: u32) {
+        self.local_bytes = bytes.next_multiple_of(16);
+        self.local.begin(self.local_bytes as usize * WIDTH);
     }
 
     /// Makes `bytes` bytes of local memory for each lane.

@@ -19,13 +19,15 @@ pub(crate) struct State {
     pub(crate) sites: *mut Site,
     /// The round for which windows hold.
     pub(crate) round: u64,
-    /// Bytes of the caller's memory that were read and written.
+    /// Bytes of the caller's memory that were read. Not beside those that were written: the caller would
+    /// load both as one vector, which waits for two stores of the piece.
     pub(crate) read: u64,
+    /// The counts of instructions that begin and end runs, by position.
+    pub(crate) counts: *mut u64,
+    /// Bytes of the caller's memory that were written.
     pub(crate) written: u64,
     /// The instructions that the warp may still execute, without those since `begin`.
     pub(crate) left: u64,
-    /// The counts of instructions that begin and end runs, by position.
-    pub(crate) counts: *mut u64,
     /// The first instruction of the extent that was left.
     pub(crate) begin: u64,
     /// One more than the position of an instruction with a result that is not the line that the piece
