@@ -47,6 +47,10 @@ pub(crate) struct ExecutedArrival<'a> {
 #[derive(Debug, Default)]
 struct Turns(BTreeMap<(u64, u32), [usize; PARTITIONS]>);
 
+/// Waves of blocks, one on each multiprocessor, among which the order is random: a block comes before all
+/// that are more of them behind it. Fitted.
+const MIXED_WAVES: u64 = 24;
+
 /// Orders that are kept. Those of blocks that wait no more are dropped then.
 const ORDERS: usize = 1 << 16;
 
@@ -70,19 +74,26 @@ impl Turns {
 
     /// The place of an access among those of its multiprocessor. The first accesses of all warps
     /// come before the second ones, and warps that stayed where they were before those that moved.
-    /// Blocks come in no order of their numbers: so groups of faults are as many as an H200's.
-    fn place(&self, access: &Waiting) -> (u64, bool, u64, u32, usize, u32) {
+    /// Blocks come in no order of their numbers, but before those that began much later: so groups of
+    /// faults are as many as an H200's.
+    fn place(&self, access: &Waiting, multiprocessors: u64) -> impl Ord + use<> {
         let Waiting { block, warp, ahead, moved, .. } = *access;
         let order = self.0.get(&(block, turn(warp)));
         let partition = warp as usize % PARTITIONS;
         let comes = order.and_then(|order| order.iter().position(|one| *one == partition));
-        (ahead, moved, scattered(block), turn(warp), comes.unwrap_or(0), warp)
+        let of_block = (mixed_place(block, multiprocessors), block);
+        (ahead, moved, of_block, turn(warp), comes.unwrap_or(0), warp)
     }
 }
 
-/// The place of a block among others. A product with an odd number has no two blocks at one place.
-const fn scattered(block: u64) -> u64 {
-    block.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+/// The place of a block among others, in thousandths of a wave: its own, and a random number of waves more.
+const fn mixed_place(block: u64, multiprocessors: u64) -> u64 {
+    // Steele, Lea and Flood's SplitMix: neighbours have numbers that do not depend on each other.
+    let mut bits = block.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let wave = block / multiprocessors;
+    wave.saturating_mul(1000).saturating_add((bits ^ bits >> 31) % (1000 * MIXED_WAVES))
 }
 
 /// The turn of a warp: so many of each partition come before those of another.
@@ -130,7 +141,7 @@ impl<'a> ExecutedArrival<'a> {
         self.turns.forget(&self.multiprocessors);
         for one in &mut self.multiprocessors {
             self.turns.draw(&one.waiting, &mut self.rounds);
-            one.waiting.sort_by_key(|access| self.turns.place(access));
+            one.waiting.sort_by_key(|access| self.turns.place(access, count as u64));
         }
         self.rounds.next_batch(progress, &mut self.multiprocessors, &Nearness(near))
     }
@@ -250,6 +261,16 @@ mod tests {
             let batch = arrival.next_batch(true, warps(waiting), |_| Nearby::Group);
             pages(&batch.expect("a batch"))
         })
+    }
+
+    #[test]
+    fn a_block_comes_before_those_that_began_much_later_and_not_before_others() {
+        let place = |block| mixed_place(block, 132);
+        let later = |waves| move |block: &u64| place(*block) < place(*block + waves * 132);
+        let blocks = 0..10_000;
+        assert!(blocks.clone().all(|block| later(MIXED_WAVES)(&block)));
+        let in_order = [1, 4, 12].map(|waves| blocks.clone().filter(later(waves)).count() / 100);
+        assert!(matches!(in_order, [50..58, 60..70, 82..92]), "{in_order:?} %");
     }
 
     #[test]
