@@ -22,6 +22,13 @@ struct Entry<V> {
     region: u64,
 }
 
+impl<V: Eq> Entry<V> {
+    /// Whether this and an entry that starts there are one run.
+    fn goes_on_with(&self, start: u64, right: &Self) -> bool {
+        self.end == start && self.region == right.region && self.value == right.value
+    }
+}
+
 /// A map from page to value, as maximal runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Runs<V> {
@@ -58,6 +65,15 @@ impl<V: Copy + Eq> Runs<V> {
 
     /// Changes the values of `pages`, which lie in one region.
     pub(crate) fn update(&mut self, pages: Range<u64>, change: impl Fn(&mut V)) {
+        if let Some(run) = self.containing(pages.start)
+            && pages.end <= run.end
+        {
+            let mut value = run.value;
+            change(&mut value);
+            if value == run.value {
+                return; // Many changes repeat the one before.
+            }
+        }
         self.cut(pages.start);
         self.cut(pages.end);
         for (_, entry) in self.entries.range_mut(pages.clone()) {
@@ -80,19 +96,19 @@ impl<V: Copy + Eq> Runs<V> {
     /// Joins equal neighbours from the run before `pages` to the run after.
     fn join(&mut self, pages: Range<u64>) {
         let before = self.entries.range(..pages.start).next_back().map(|(&start, _)| start);
-        let mut left = before.unwrap_or(pages.start);
-        while left < pages.end
-            && let Some((&right, _)) = self.entries.range(left + 1..=pages.end).next()
-        {
-            let (a, b) = (self.entries[&left], self.entries[&right]);
-            if a.end == right && a.region == b.region && a.value == b.value {
-                self.entries.remove(&right);
-                if let Some(entry) = self.entries.get_mut(&left) {
-                    entry.end = b.end;
+        let all = before.unwrap_or(pages.start)..=pages.end;
+        let (mut last, mut joined) = (None::<&mut Entry<V>>, Vec::new());
+        for (&start, entry) in self.entries.range_mut(all) {
+            match &mut last {
+                Some(left) if left.goes_on_with(start, entry) => {
+                    left.end = entry.end;
+                    joined.push(start);
                 }
-            } else {
-                left = right;
+                _ => last = Some(entry),
             }
+        }
+        for start in joined {
+            self.entries.remove(&start);
         }
     }
 }

@@ -340,28 +340,39 @@ impl Chunks {
                 self.emptied(id);
             }
         }
-        while let Some(first) = self.pieces.range(pages.clone()).next().map(|(first, _)| *first) {
-            self.free_piece(first);
+        while let Some((_, piece)) = self.pieces.range(pages.clone()).next() {
+            self.free_beginning(piece.slot.root, pages);
         }
     }
 
-    /// Frees a piece smaller than a chunk. The rest of the chunk goes to the end of USED
-    /// (EVICTION-5).
+    /// Frees those of the pieces within these pages that come first and are of one chunk.
+    fn free_beginning(&mut self, id: RootId, pages: &Range<u64>) {
+        let pieces =
+            self.pieces.range(pages.clone()).take_while(|(_, piece)| piece.slot.root == id);
+        let (firsts, lens): (Vec<u64>, Vec<u16>) =
+            pieces.map(|(first, piece)| (*first, piece.len)).unzip();
+        if lens.iter().sum::<u16>() < self.root(id).used {
+            firsts.into_iter().for_each(|first| self.free_piece(first));
+            return;
+        }
+        // Nothing is left in the chunk, so its pieces need not become free one by one.
+        for first in firsts {
+            self.pieces.remove(&first);
+        }
+        self.free.merge_root(id);
+        self.emptied(id);
+    }
+
+    /// Frees a piece of a chunk that has others. The chunk goes to the end of USED (EVICTION-5).
     fn free_piece(&mut self, first_page: u64) {
         let Some(Piece { len, slot }) = self.pieces.remove(&first_page) else { return };
         let Some(root) = self.roots.get_mut(slot.root.index()) else { return };
         root.used -= len;
-        let left = root.used;
         if let Holds::Pieces(pieces) = &mut root.holds {
             pieces.remove(&slot.page);
             self.free.give(slot, len, |within| pieces.range(within).next().is_some());
         }
-        if left == 0 {
-            self.free.merge_root(slot.root);
-            self.emptied(slot.root);
-        } else {
-            self.lists.append(slot.root, List::Used);
-        }
+        self.lists.append(slot.root, List::Used);
     }
 
     /// A chunk has nothing in it any more.
