@@ -65,8 +65,6 @@ pub(super) struct Common {
     barriers: Vec<Count>,
     /// The threads that have arrived at barriers that are not complete.
     arrived: u32,
-    /// Whether a thread has arrived at a barrier.
-    has_met: bool,
 }
 
 /// A resident block.
@@ -179,7 +177,8 @@ impl Block {
     /// The memory of a block that has ended.
     pub(super) fn take_buffers(&mut self) -> Buffers {
         let Self { common, warps } = self;
-        if common.has_met {
+        let has_met = common.rounds > 0 || common.arrived > 0;
+        if has_met {
             common.barriers.clear();
         }
         Buffers {
@@ -339,7 +338,6 @@ impl Common {
         let round = Round::of(index as u8, barrier.round);
         barrier.arrived += threads;
         self.arrived += threads;
-        self.has_met = true;
         barrier.expected = expected;
         barrier.held += held;
         barrier.asked += asked;

@@ -62,7 +62,7 @@ impl<'a> Engine<'a> {
             blocks: &raw const self.rules.shape.grid,
             visit: std::ptr::null_mut(),
         };
-        Entrance { state, last: None, recent: [None; RECENT], same: None, entered: None }
+        Entrance { state, recent: [None; RECENT], same: None, entered: None }
     }
 
     /// Whether a piece may begin at a position, now or once it is made.
@@ -131,7 +131,7 @@ impl<'a> Engine<'a> {
                 Some(entered) => Some(entered),
                 None => self.enter_at(entrance, common, warp, (pc, quantum - spent)),
             };
-            let Some((left, blocked)) = entered else {
+            let Some(Entered { found, left, blocked }) = entered else {
                 if spent >= quantum {
                     break Went::Turn;
                 }
@@ -161,7 +161,7 @@ impl<'a> Engine<'a> {
             }
             self.reach.counts.note(pc, pc + 1);
             spent += 1;
-            if is_first && let Some(found) = entrance.last {
+            if is_first {
                 entrance.same = Some(Same { found, left, rest, begin, spent });
             }
             let Behind::Barrier(index) = left.behind() else {
@@ -249,15 +249,13 @@ impl<'a> Engine<'a> {
         common: &mut Common,
         warp: &mut Warp,
         (pc, left): (u32, u32),
-    ) -> Option<Entered> {
-        let recent = entrance.recent[pc as usize % RECENT];
-        if let Some(found) = recent
+    ) -> Option<Entered<'a>> {
+        if let Some(found) = entrance.recent[pc as usize % RECENT]
             && found.pc == pc
             && found.piece.most <= left
             && !found.piece.is_retired()
             && let Some(entered) = self.enter(&mut entrance.state, common, warp, found, left)
         {
-            entrance.last = recent;
             return Some(entered);
         }
         self.enter_other(entrance, common, warp, (pc, left))
@@ -271,7 +269,7 @@ impl<'a> Engine<'a> {
         common: &mut Common,
         warp: &mut Warp,
         (pc, left): (u32, u32),
-    ) -> Option<Entered> {
+    ) -> Option<Entered<'a>> {
         let compiled = self.pieces.as_ref()?.compiled;
         let position = compiled.at(pc);
         let (mut is_tight, mut index) = (false, 0);
@@ -285,8 +283,7 @@ impl<'a> Engine<'a> {
             }
             let found = Found { pc, position, piece };
             if let Some(entered) = self.enter(&mut entrance.state, common, warp, found, left) {
-                entrance.last = Some(found);
-                entrance.recent[pc as usize % RECENT] = entrance.last;
+                entrance.recent[pc as usize % RECENT] = Some(found);
                 return Some(entered);
             }
         }
@@ -303,9 +300,9 @@ impl<'a> Engine<'a> {
         state: &mut State,
         common: &mut Common,
         warp: &mut Warp,
-        found: Found<'_>,
+        found: Found<'a>,
         most: u32,
-    ) -> Option<Entered> {
+    ) -> Option<Entered<'a>> {
         fill_kernel_lines(self.program, warp, found.piece.lanes);
         (state.held, state.line_words, state.line_doubles) = warp.lines.pointers();
         state.sites = self.sites_of(found.piece);
@@ -323,7 +320,7 @@ impl<'a> Engine<'a> {
         {
             pieces.compiled.note_no_line(found.position, found.piece, instruction as u32);
         }
-        Some((left, visit.blocked))
+        Some(Entered { found, left, blocked: visit.blocked })
     }
 
     #[inline(never)]

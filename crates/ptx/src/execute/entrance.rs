@@ -11,15 +11,13 @@ pub(super) const RECENT: usize = 8;
 pub(super) struct Entrance<'a> {
     /// The state that they are entered with.
     pub(super) state: State,
-    /// The one that was entered last.
-    pub(super) last: Option<Found<'a>>,
     /// Those that were entered last, by the remainder of their positions: the next warp is likely to be where
     /// this one was.
     pub(super) recent: [Option<Found<'a>>; RECENT],
     /// The turn before, if a warp may do the same.
     pub(super) same: Option<Same<'a>>,
     /// How the next warp has left the first piece of its turn, if it has run that already.
-    pub(super) entered: Option<Entered>,
+    pub(super) entered: Option<Entered<'a>>,
 }
 
 /// A piece at a position.
@@ -30,8 +28,12 @@ pub(super) struct Found<'a> {
     pub(super) piece: &'a Piece,
 }
 
-/// How a piece was left, and the reason if an instruction stopped.
-pub(super) type Entered = (Left, Option<Blocked>);
+/// A piece that was entered, how it was left, and the reason if an instruction stopped.
+pub(super) struct Entered<'a> {
+    pub(super) found: Found<'a>,
+    pub(super) left: Left,
+    pub(super) blocked: Option<Blocked>,
+}
 
 /// A turn of one piece, and of the barrier or the end behind it.
 #[derive(Clone, Copy)]

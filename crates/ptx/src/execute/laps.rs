@@ -39,8 +39,8 @@ impl<'a> Engine<'a> {
                 break;
             };
             let state = &entrance.state;
-            if (entered.0, state.left, state.begin) != (same.left, same.rest, same.begin) {
-                (entrance.last, entrance.entered) = (Some(same.found), Some(entered));
+            if (entered.left, state.left, state.begin) != (same.left, same.rest, same.begin) {
+                entrance.entered = Some(entered);
                 break;
             }
             match same.left.behind() {

@@ -114,10 +114,6 @@ impl Fragment {
 pub(super) struct Bytes(Vec<u128>);
 
 impl Bytes {
-    pub(super) fn resize(&mut self, bytes: usize) {
-        self.0.resize(bytes.div_ceil(16), 0);
-    }
-
     /// Holds a copy of the bytes, and zeros behind them.
     pub(super) fn fill(&mut self, bytes: &[u8]) {
         self.0 = bytes
@@ -293,7 +289,7 @@ impl Warp {
         let grown = if self.local_bytes == 0 { bytes } else { bytes.next_power_of_two() };
         let grown = grown.next_multiple_of(16);
         let mut new = Bytes::default();
-        new.resize(grown as usize * WIDTH);
+        new.begin(grown as usize * WIDTH);
         let (from, to) = (self.local.pointer(), new.pointer());
         for lane in 0..WIDTH {
             // SAFETY: both hold 32 lanes of their size, and the old size is the smaller one.
