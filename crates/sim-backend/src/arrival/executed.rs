@@ -141,7 +141,7 @@ impl<'a> ExecutedArrival<'a> {
         self.turns.forget(&self.multiprocessors);
         for one in &mut self.multiprocessors {
             self.turns.draw(&one.waiting, &mut self.rounds);
-            one.waiting.sort_by_key(|access| self.turns.place(access, count as u64));
+            one.waiting.sort_by_cached_key(|access| self.turns.place(access, count as u64));
         }
         self.rounds.next_batch(progress, &mut self.multiprocessors, &Nearness(near))
     }
