@@ -10,15 +10,17 @@ use super::engine::{ByPieces, Engine, calculate, guarded};
 use super::entrance::{Entered, Entrance, Found, RECENT, Same};
 use super::memory::Kind;
 use super::registers::{fill_kernel_lines, leave_lines};
-use super::warp::{State as Waits, Warp};
+use super::warp::{Fragment, State as Waits, Warp};
 use crate::code::{Code, Op, Special, UNGUARDED, WIDTH};
-use crate::jit::{Behind, Calls, Piece, Position, Seen, Site, State};
+use crate::jit::{Behind, Calls, Of, Piece, Position, Seen, Site, State};
 
 /// A warp while a piece runs, and all that its calls reach.
 struct Visit<'v, 'e> {
     engine: &'v mut Engine<'e>,
     common: &'v mut Common,
     warp: &'v mut Warp,
+    /// The part of the warp that runs; `None` if it is all of it.
+    part: Option<&'v mut Fragment>,
     /// The reason that an instruction stopped.
     blocked: Option<Blocked>,
 }
@@ -55,6 +57,9 @@ impl<'a> Engine<'a> {
             left: 0,
             counts: self.reach.counts.pointer(),
             begin: 0,
+            lanes: 0,
+            meeting: 0,
+            spins: 0,
             no_line: 0,
             thread: std::ptr::null(),
             block: &raw const common.coordinates,
@@ -69,7 +74,7 @@ impl<'a> Engine<'a> {
     #[inline(always)]
     pub(super) fn may_enter(&self, pc: u32) -> bool {
         self.pieces.as_ref().is_some_and(|pieces| {
-            pieces.compiled.at(pc).is_none_or(|position| !position.is_closed())
+            pieces.compiled.at(Of::Whole, pc).is_none_or(|position| !position.is_closed())
         })
     }
 
@@ -196,39 +201,38 @@ impl<'a> Engine<'a> {
         pc: u32,
     ) -> Option<Result<(), Blocked>> {
         self.program.ops.get(pc as usize).filter(|op| keeps_lanes_together(op))?;
-        let done = self.execute(common, warp, pc)?;
+        let mut fragment = warp.fragments.pop()?;
+        let done = self.execute(common, warp, &mut fragment, pc);
+        warp.fragments.push(fragment);
         entrance.state.round = self.reach.kept.round();
         Some(done)
     }
 
-    /// Executes an instruction behind which all lanes of a whole warp go on together. `None` if the warp
-    /// has ended.
+    /// Executes an instruction behind which the lanes of a fragment go on together.
     fn execute(
         &mut self,
         common: &mut Common,
         warp: &mut Warp,
+        fragment: &mut Fragment,
         position: u32,
-    ) -> Option<Result<(), Blocked>> {
+    ) -> Result<(), Blocked> {
         let program = self.program;
-        let mut fragment = warp.fragments.pop()?;
         fragment.pc = position;
         let op = &program.ops[position as usize];
         let mask = guarded(op, fragment.mask, || warp.predicates[usize::from(op.guard)]);
-        let done = match op.code {
+        match op.code {
             Code::Pure(_) => {
-                calculate::<true>(program, warp, &mut fragment, position + 1);
+                calculate::<true>(program, warp, fragment, position + 1);
                 Ok(())
             }
             _ if mask == 0 => Ok(()),
-            Code::Load(access) => self.load(common, warp, &fragment, op, access, mask),
-            Code::Store(access) => self.store(common, warp, &fragment, op, access, mask),
+            Code::Load(access) => self.load(common, warp, fragment, op, access, mask),
+            Code::Store(access) => self.store(common, warp, fragment, op, access, mask),
             _ => {
-                leave_lines(program, warp, &fragment, op, mask);
-                self.other(common, warp, &mut fragment, op, mask).map(drop)
+                leave_lines(program, warp, fragment, op, mask);
+                self.other(common, warp, fragment, op, mask).map(drop)
             }
-        };
-        warp.fragments.push(fragment);
-        Some(done)
+        }
     }
 
     /// The state gets the registers of a warp.
@@ -254,7 +258,8 @@ impl<'a> Engine<'a> {
             && found.pc == pc
             && found.piece.most <= left
             && !found.piece.is_retired()
-            && let Some(entered) = self.enter(&mut entrance.state, common, warp, found, left)
+            && let Some(entered) =
+                self.enter(&mut entrance.state, common, (warp, None), found, left)
         {
             return Some(entered);
         }
@@ -271,7 +276,7 @@ impl<'a> Engine<'a> {
         (pc, left): (u32, u32),
     ) -> Option<Entered<'a>> {
         let compiled = self.pieces.as_ref()?.compiled;
-        let position = compiled.at(pc);
+        let position = compiled.at(Of::Whole, pc);
         let (mut is_tight, mut index) = (false, 0);
         while let Some(position) = position
             && let Some(piece) = position.piece(index)
@@ -282,24 +287,26 @@ impl<'a> Engine<'a> {
                 continue;
             }
             let found = Found { pc, position, piece };
-            if let Some(entered) = self.enter(&mut entrance.state, common, warp, found, left) {
+            let entered = self.enter(&mut entrance.state, common, (warp, None), found, left);
+            if let Some(entered) = entered {
                 entrance.recent[pc as usize % RECENT] = Some(found);
                 return Some(entered);
             }
         }
         if !is_tight && !position.is_some_and(Position::is_closed) {
-            self.want_piece(common, warp, pc);
+            self.want_piece(common, warp, (Of::Whole, pc));
         }
         None
     }
 
-    /// Runs a piece for up to `most` instructions. `None` if it does not fit.
+    /// Runs a piece for up to `most` instructions, for a part of the warp if one is named. `None` if it does
+    /// not fit.
     #[inline(always)]
     pub(super) fn enter(
         &mut self,
         state: &mut State,
         common: &mut Common,
-        warp: &mut Warp,
+        (warp, part): (&mut Warp, Option<&mut Fragment>),
         found: Found<'a>,
         most: u32,
     ) -> Option<Entered<'a>> {
@@ -307,7 +314,7 @@ impl<'a> Engine<'a> {
         (state.held, state.line_words, state.line_doubles) = warp.lines.pointers();
         state.sites = self.sites_of(found.piece);
         (state.left, state.no_line) = (most.into(), 0);
-        let mut visit = Visit { engine: self, common, warp, blocked: None };
+        let mut visit = Visit { engine: self, common, warp, part, blocked: None };
         state.visit = (&raw mut visit).cast();
         // SAFETY: the state has the pointers of the warp and of its block, which nothing else uses until
         // the piece is left; its calls get the visit from the state.
@@ -324,7 +331,7 @@ impl<'a> Engine<'a> {
     }
 
     #[inline(never)]
-    fn want_piece(&mut self, common: &Common, warp: &Warp, pc: u32) {
+    pub(super) fn want_piece(&mut self, common: &Common, warp: &Warp, (of, pc): (Of, u32)) {
         let Some(pieces) = &self.pieces else { return };
         let special = |special| self.special_step(common, warp, special);
         let half_special = |special| self.half_special_step(warp, special);
@@ -336,7 +343,7 @@ impl<'a> Engine<'a> {
             half_special: &half_special,
             param_bytes: self.reach.param_bytes,
         };
-        pieces.compiled.want(self.program, pc, pieces.after, CALLS, &seen);
+        pieces.compiled.want(self.program, (of, pc), pieces.after, CALLS, &seen);
     }
 
     /// The step of a special register in the lanes of a warp.
@@ -390,7 +397,15 @@ impl Visit<'_, '_> {
     /// Executes one instruction. Returns whether it stopped.
     fn execute(&mut self, state: &mut State, position: u32, keeps: bool) -> bool {
         let (engine, warp) = (&mut *self.engine, &mut *self.warp);
-        let Some(done) = engine.execute(self.common, warp, position) else { return true };
+        let done = match &mut self.part {
+            Some(part) => engine.execute(self.common, warp, part, position),
+            None => {
+                let Some(mut whole) = warp.fragments.pop() else { return true };
+                let done = engine.execute(self.common, warp, &mut whole, position);
+                warp.fragments.push(whole);
+                done
+            }
+        };
         self.blocked = done.err();
         if !keeps && self.blocked.is_none() {
             fill_kernel_lines(engine.program, warp, engine.program.ops[position as usize].writes);

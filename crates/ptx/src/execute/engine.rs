@@ -99,7 +99,7 @@ impl<'a> Engine<'a> {
             let Some(mut fragment) = warp.pick() else { break };
             let slice = if warp.taking_turns() { left.min(256) } else { left };
             let mut spent = 0;
-            let is_over = self.run(common, warp, &mut fragment, slice, &mut spent);
+            let is_over = self.run(entrance, common, warp, &mut fragment, (slice, &mut spent));
             left = left.saturating_sub(spent.max(1));
             match is_over {
                 Ok(true) => warp.give_back(fragment),
@@ -161,11 +161,11 @@ impl<'a> Engine<'a> {
     #[inline(never)]
     fn run(
         &mut self,
+        entrance: &mut Entrance<'a>,
         common: &mut Common,
         warp: &mut Warp,
         fragment: &mut Fragment,
-        slice: u32,
-        spent: &mut u32,
+        (slice, spent): (u32, &mut u32),
     ) -> Result<bool, Blocked> {
         let program = self.program;
         let mut meeting = warp.meeting(fragment);
@@ -189,6 +189,9 @@ impl<'a> Engine<'a> {
             // Pieces were tried where the run begins.
             if is_whole && *spent > 0 && self.may_enter(fragment.pc) {
                 return Ok(false);
+            }
+            if !is_whole && self.by_part(entrance, common, warp, fragment, (slice, spent))? {
+                continue;
             }
             let end = fragment.pc.saturating_add(slice - *spent).min(meeting);
             let begin = fragment.pc;

@@ -2,10 +2,11 @@
 
 use std::marker::PhantomData;
 
+use super::access::Blocked;
 use super::block::Common;
 use super::engine::{ByPieces, Engine};
 use super::entrance::Entrance;
-use super::warp::Warp;
+use super::warp::{Fragment, Warp};
 
 impl<'a> Engine<'a> {
     /// There is nothing to enter.
@@ -30,6 +31,19 @@ impl<'a> Engine<'a> {
         _: u32,
     ) -> ByPieces {
         ByPieces::Rest(0)
+    }
+
+    /// No part of a warp runs by pieces.
+    #[inline(always)]
+    pub(super) fn by_part(
+        &mut self,
+        _: &mut Entrance<'a>,
+        _: &mut Common,
+        _: &mut Warp,
+        _: &mut Fragment,
+        _: (u32, &mut u32),
+    ) -> Result<bool, Blocked> {
+        Ok(false)
     }
 
     /// No warp does as another by pieces.

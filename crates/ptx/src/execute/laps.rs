@@ -34,8 +34,8 @@ impl<'a> Engine<'a> {
                 break;
             }
             self.approach(&mut entrance.state, warp);
-            let Some(entered) = self.enter(&mut entrance.state, common, warp, same.found, quantum)
-            else {
+            let state = &mut entrance.state;
+            let Some(entered) = self.enter(state, common, (warp, None), same.found, quantum) else {
                 break;
             };
             let state = &entrance.state;

@@ -37,6 +37,8 @@ mod memory;
 mod moves;
 mod offsets;
 mod pair;
+#[cfg(all(feature = "jit", not(miri), any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod parts;
 mod pieces;
 mod places;
 mod registers;

@@ -11,10 +11,10 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Module, default_libcall_names};
 
 use super::emit::Emit;
-use super::extent::Extent;
+use super::extent::{Extent, Targets};
 use super::live::Live;
 use super::observed::{Observed, Seen};
-use super::state::{Calls, Left, State};
+use super::state::{Calls, Left, Of, State};
 use super::translate::{Task, Translate};
 use crate::code::{Program, Set};
 
@@ -84,6 +84,12 @@ impl Position {
         self.variants.get()?.pieces.get(index)?.get()
     }
 
+    /// Whether a piece was made.
+    #[inline(always)]
+    pub(crate) fn has_pieces(&self) -> bool {
+        self.variants.get().is_some()
+    }
+
     /// Whether no piece will be made.
     #[inline(always)]
     pub(crate) fn is_closed(&self) -> bool {
@@ -109,9 +115,11 @@ impl Position {
 /// The pieces of a program.
 #[derive(Debug, Default)]
 pub(crate) struct Compiled {
-    positions: OnceLock<Box<[Position]>>,
+    /// The positions where whole warps go on, and those where parts of warps do.
+    positions: [OnceLock<Box<[Position]>>; 2],
     maker: Mutex<Option<Maker>>,
     live: OnceLock<Live>,
+    targets: OnceLock<Targets>,
     sites: AtomicU32,
     made: AtomicU32,
     has_failed: AtomicBool,
@@ -120,8 +128,8 @@ pub(crate) struct Compiled {
 impl Compiled {
     /// A position, if pieces have been asked for.
     #[inline(always)]
-    pub(crate) fn at(&self, position: u32) -> Option<&Position> {
-        self.positions.get()?.get(position as usize)
+    pub(crate) fn at(&self, of: Of, position: u32) -> Option<&Position> {
+        self.positions[of as usize].get()?.get(position as usize)
     }
 
     /// Whether registers were often no lines where pieces took them for some.
@@ -151,34 +159,36 @@ impl Compiled {
     pub(crate) fn want(
         &self,
         program: &Program,
-        position: u32,
+        (of, position): (Of, u32),
         after: u32,
         calls: Calls,
         seen: &Seen<'_>,
     ) {
-        let positions = self.positions.get_or_init(|| {
+        let positions = self.positions[of as usize].get_or_init(|| {
             let each = || Position::default();
             std::iter::repeat_with(each).take(program.ops.len()).collect()
         });
         let Some(at) = positions.get(position as usize) else { return };
         let visits = at.visits.load(Ordering::Relaxed);
+        let after = after.saturating_mul(of.patience());
         if visits < after {
             return at.visits.store(visits + 1, Ordering::Relaxed);
         }
         // The positions that are visited as often are worth their code in this piece, too.
         let is_worth = |other: u32| {
-            positions.get(other as usize).is_some_and(|at| {
-                at.variants.get().is_some() || at.visits.load(Ordering::Relaxed) >= after / 4
-            })
+            positions
+                .get(other as usize)
+                .is_some_and(|at| at.has_pieces() || at.visits.load(Ordering::Relaxed) >= after / 4)
         };
-        let extents = Extent::all(program, position, is_worth);
-        self.make(program, extents, at, calls, seen);
+        let targets = self.targets.get_or_init(|| Targets::of(program));
+        let extents = Extent::all((program, targets), of, position, is_worth);
+        self.make(program, (of, extents), at, calls, seen);
     }
 
     fn make(
         &self,
         program: &Program,
-        extents: Option<Vec<Extent>>,
+        (of, extents): (Of, Option<Vec<Extent>>),
         at: &Position,
         calls: Calls,
         seen: &Seen<'_>,
@@ -195,7 +205,7 @@ impl Compiled {
             let first_site = self.sites.load(Ordering::Relaxed);
             let observed = &Observed { seen, cautious };
             let live = self.live.get_or_init(|| Live::of(program));
-            let task = Task { program, extents, live, observed };
+            let task = Task { program, of, extents, live, observed };
             let piece = maker.as_mut()?.make(task, calls, first_site)?;
             self.sites.store(first_site + piece.sites, Ordering::Release);
             // The lock makes this the only one that sets it.
@@ -257,7 +267,7 @@ impl Maker {
         let convention = context.func.signature.call_conv;
         let mut scratch = FunctionBuilderContext::new();
         let build = FunctionBuilder::new(&mut context.func, &mut scratch);
-        let emit = Emit::new(build, calls, convention, start);
+        let emit = Emit::new(build, calls, convention, (task.of, start));
         let (expected, sites) = Translate::new(emit, task).translate();
         let signature = context.func.signature.clone();
         let id = module.declare_anonymous_function(&signature).ok()?;

@@ -10,7 +10,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 
-use super::state::{Behind, Calls, Left, STOPPED, State, UNFIT};
+use super::state::{Behind, Calls, Left, Of, STOPPED, State, UNFIT};
 use crate::code::{Axis, WIDTH};
 
 /// Vectors of four words, and of two doubles.
@@ -31,6 +31,8 @@ pub(super) struct Emit<'f> {
     span: SigRef,
     /// The first instruction of the extent.
     start: u32,
+    /// The lanes that run, in a piece for parts of warps.
+    pub(super) part: Option<Value>,
     /// Whether the registers are known to be as the piece expects them.
     pub(super) is_entered: bool,
     /// The instruction that is translated.
@@ -59,7 +61,7 @@ impl<'f> Emit<'f> {
         mut build: FunctionBuilder<'f>,
         calls: Calls,
         convention: CallConv,
-        start: u32,
+        (of, start): (Of, u32),
     ) -> Self {
         let entry = build.create_block();
         build.append_block_params_for_function_params(entry);
@@ -79,6 +81,10 @@ impl<'f> Emit<'f> {
         let predicates = field(offset_of!(State, predicates));
         let line_words = field(offset_of!(State, line_words));
         let line_doubles = field(offset_of!(State, line_doubles));
+        let part = (of == Of::Part).then(|| {
+            let lanes = build.ins().load(i64, plain(), state, offset_of!(State, lanes) as i32);
+            build.ins().ireduce(i32, lanes)
+        });
         Self {
             build,
             state,
@@ -91,6 +97,7 @@ impl<'f> Emit<'f> {
             instruction,
             span,
             start,
+            part,
             is_entered: false,
             position: start,
             is_cautious: false,
@@ -115,6 +122,21 @@ impl<'f> Emit<'f> {
             let new = self.build.ins().iadd_imm(old, i64::from(more));
             self.set_field(offset, new);
         }
+    }
+
+    /// The lanes that run.
+    pub(super) fn lanes(&mut self) -> Value {
+        self.part.unwrap_or_else(|| self.word(u32::MAX))
+    }
+
+    /// Adds as many bytes to a field as so many lanes move, if each moves so many.
+    pub(super) fn add_bytes(&mut self, offset: usize, lanes: Value, each: u32) {
+        let count = self.build.ins().popcnt(lanes);
+        let count = self.build.ins().uextend(types::I64, count);
+        let more = self.build.ins().imul_imm(count, i64::from(each));
+        let old = self.field(offset);
+        let new = self.build.ins().iadd(old, more);
+        self.set_field(offset, new);
     }
 
     pub(super) fn word(&mut self, value: u32) -> Value {
@@ -162,7 +184,12 @@ impl<'f> Emit<'f> {
         self.build.ins().load(types::I32, plain(), self.predicates, offset)
     }
 
-    pub(super) fn set_predicate(&mut self, place: u16, mask: Value) {
+    /// Writes the predicate of the lanes that run.
+    pub(super) fn set_predicate(&mut self, place: u16, mut mask: Value) {
+        if let Some(part) = self.part {
+            let old = self.predicate(place);
+            mask = self.build.ins().bitselect(part, mask, old);
+        }
         self.build.ins().store(plain(), mask, self.predicates, i32::from(place) * 4);
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cranelift_codegen::ir::Block;
 
 use super::segment::key;
+use super::state::Of;
 use crate::code::{
     CONSTANT, Code, File, Op, Place, Program, Register, Special, UNGUARDED, is_constant,
 };
@@ -45,15 +46,17 @@ pub(super) struct Version {
 
 impl Extent {
     /// The instructions from a position on, without their inputs.
-    fn at(program: &Program, start: u32) -> Self {
+    ///
+    /// Parts of a warp meet where jumps lead, and a piece for them cannot be left within an extent.
+    fn at((program, targets): (&Program, &Targets), of: Of, start: u32) -> Self {
         let mut end = start;
         while end - start < MOST {
             let Some(op) = program.ops.get(end as usize) else { break };
-            if !is_compiled(program, op) {
+            if !is_compiled(program, of, op) {
                 break;
             }
             end += 1;
-            if ends(op, end) {
+            if ends(op, end) || of == Of::Part && targets.has(end) {
                 break;
             }
         }
@@ -63,12 +66,14 @@ impl Extent {
     /// The extents of the piece from a position on: that of the position, and those to which it leads and
     /// that `is_worth` its code says yes to. None if the piece is too short.
     pub(super) fn all(
-        program: &Program,
+        whole: (&Program, &Targets),
+        of: Of,
         start: u32,
         is_worth: impl Fn(u32) -> bool,
     ) -> Option<Vec<Self>> {
-        let first = Self::at(program, start);
-        if first.end - start < 2 {
+        let program = whole.0;
+        let first = Self::at(whole, of, start);
+        if first.end - start < of.least() {
             return None;
         }
         let (mut extents, mut behind, mut next) = (vec![first], 0, 0);
@@ -79,7 +84,7 @@ impl Extent {
                 if !is_new || extents.len() == MOST_EXTENTS || !is_worth(target) {
                     continue;
                 }
-                let other = Self::at(program, target);
+                let other = Self::at(whole, of, target);
                 let length = other.end - other.start;
                 if length > 0 && behind + length <= MOST_BEHIND {
                     behind += length;
@@ -104,6 +109,24 @@ impl Extent {
     }
 }
 
+/// The positions to which instructions jump.
+#[derive(Debug)]
+pub(super) struct Targets(BTreeSet<u32>);
+
+impl Targets {
+    pub(super) fn of(program: &Program) -> Self {
+        let branches = program.ops.iter().filter_map(|op| match op.code {
+            Code::Branch(target) => Some(target),
+            _ => None,
+        });
+        Self(branches.chain(program.tables.iter().flatten().copied()).collect())
+    }
+
+    fn has(&self, position: u32) -> bool {
+        self.0.contains(&position)
+    }
+}
+
 /// The registers that hold addresses of the accesses of extents.
 pub(super) fn addresses(program: &Program, extents: &[Extent]) -> BTreeSet<(u8, u16)> {
     let positions = extents.iter().flat_map(|extent| extent.start..extent.end);
@@ -116,6 +139,13 @@ pub(super) fn addresses(program: &Program, extents: &[Extent]) -> BTreeSet<(u8, 
         _ => None,
     })
     .collect()
+}
+
+/// The registers that extents write.
+pub(super) fn written(program: &Program, extents: &[Extent]) -> BTreeMap<(u8, u16), Register> {
+    let positions = extents.iter().flat_map(|extent| extent.start..extent.end);
+    let registers = positions.flat_map(|position| program.uses.writes(position));
+    registers.map(|register| (key(*register), *register)).collect()
 }
 
 /// Finds the registers with old values that each extent needs, or one that follows it.
@@ -154,8 +184,11 @@ fn inputs(program: &Program, extents: &[Extent], index: usize) -> Vec<Register> 
 }
 
 /// Whether a piece may hold an instruction.
-pub(super) fn is_compiled(program: &Program, op: &Op) -> bool {
+pub(super) fn is_compiled(program: &Program, of: Of, op: &Op) -> bool {
     match op.code {
+        // Lanes that are elsewhere may have to come first, or count how often this one is executed.
+        Code::Vote { .. } | Code::WarpBarrier if of == Of::Part => false,
+        Code::Load(access) if of == Of::Part && access.shared => false,
         Code::Pure(_) => true,
         Code::Branch(_) => true,
         Code::Load(access) | Code::Store(access) => access.place != Place::Cluster,

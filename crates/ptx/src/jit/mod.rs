@@ -1,6 +1,6 @@
 //! Machine code for pieces of kernels that run often.
 //!
-//! A *piece* begins where a fragment with all 32 lanes, alone in its warp, has been often. It holds one or
+//! A *piece* begins where a fragment with all 32 lanes, alone in its warp, has been often, or a part of one. It holds one or
 //! more *extents*: runs of instructions without jumps into them. One extent follows another at once when
 //! all lanes go there, if it is visited as often and the piece has room. A piece ends at instructions that
 //! only the interpreter executes: a barrier, an atomic, a call. The interpreter enters it, and goes on
@@ -23,10 +23,22 @@
 //! - Registers that the kernel reads no more need not be written. Parts of matrices always are: their
 //!   instructions look at all lanes, and so at those that have ended.
 //!
+//! Parts of warps have pieces of their own, at positions where they have been eight times as often. Four
+//! more rules hold for them:
+//!
+//! - The lanes that are elsewhere keep their values: results are written over the old ones by a mask.
+//!   Only registers that the piece does not write may hold lines.
+//! - Such a piece is left before the instruction at which another fragment is, so that both meet. So an
+//!   extent ends where jumps lead.
+//! - Accesses are made lane by lane, after all of them are known to be inside of one window. Those of a
+//!   whole warp with a predicate are, too.
+//! - Jumps back are counted, as a fragment that loops has to give way to others.
+//!
 //! The loops over lanes are vectors of 128 bits, four lanes at a time, through all instructions of a
 //! segment, so that values stay in registers of the machine.
 
 mod access;
+mod apart;
 mod compiled;
 mod editions;
 mod emit;
@@ -49,4 +61,4 @@ mod wide;
 pub(crate) use compiled::{Compiled, Piece, Position};
 pub(crate) use editions::Editions;
 pub(crate) use observed::Seen;
-pub(crate) use state::{Behind, Calls, Left, Site, State};
+pub(crate) use state::{Behind, Calls, Left, Of, Site, State};

@@ -1,11 +1,12 @@
 //! Loads and stores of a piece: runs from the first lane's address on, other lanes in one piece of memory,
 //! and those that the interpreter carries out.
 
-use cranelift_codegen::ir::Value;
+use cranelift_codegen::ir::{InstBuilder, Value};
 
 use super::access::{Run, Wanted};
 use super::places::Places;
 use super::segment::{Made, Store, key};
+use super::state::Of;
 use super::translate::{Holds, Translate};
 use super::value::LineOf;
 use crate::code::{Access, File, Op, Place, Register, UNGUARDED, WIDTH};
@@ -26,7 +27,9 @@ impl Translate<'_, '_> {
             Place::Local | Place::Frame | Place::Cluster => false,
         };
         let run = Run::of(access, lines[0].step, is_store)?;
-        (is_near && op.guard == UNGUARDED).then_some((lines, run))
+        // A row of a part of a warp has holes.
+        let is_whole = self.task.of == Of::Whole || run == Run::Same;
+        (is_whole && is_near && op.guard == UNGUARDED).then_some((lines, run))
     }
 
     /// Where the bytes of a run are, for each half of the warp; `None` if compiled code does not find them.
@@ -44,11 +47,10 @@ impl Translate<'_, '_> {
             let is_there = offset <= last && offset % u64::from(align) == 0 && run == Run::Same;
             return is_there.then(|| [self.emit.parameter(offset); 2]);
         }
-        let counted = align * WIDTH as u32;
         match (access.place, writes) {
             (Place::Shared, _) => {}
-            (_, false) => self.segment.read += counted,
-            (_, true) => self.segment.written += counted,
+            (_, false) => self.segment.read += align,
+            (_, true) => self.segment.written += align,
         }
         let bytes = run.span(access, WIDTH / lines.len());
         let mut found = lines.iter().map(|line| {
@@ -65,33 +67,62 @@ impl Translate<'_, '_> {
 
     /// An access of lanes with addresses of their own.
     fn places(&mut self, op: &Op, access: Access, position: u32, is_store: bool) {
-        if op.guard != UNGUARDED || !Places::are_compiled(access, op.imm) {
+        if !Places::are_compiled(access, op.imm) {
             return self.by_interpreter(op, position);
+        }
+        let is_guarded = op.guard != UNGUARDED;
+        if is_guarded && !is_store {
+            self.fill_results(op, access);
         }
         self.write(position);
         let address = self.source(if access.wide { File::Double } else { File::Word }, op.s[0]);
-        let file_of = |element: usize| match access.doubles >> element & 1 {
-            0 => File::Word,
-            _ => File::Double,
-        };
         let elements = 0..usize::from(access.count);
         let (mut loads, mut stores) = (Vec::new(), Vec::new());
         for element in elements {
             if is_store {
-                stores.push(self.source(file_of(element), op.source(element + 1)));
+                stores.push(self.source(file_of(access, element), op.source(element + 1)));
             } else {
-                loads.push(Register { file: file_of(element), place: op.result(element) });
+                loads.push(result(op, access, element));
             }
         }
         let (site, imm) = (self.sites, op.imm);
         self.sites += u32::from(access.place != Place::Shared);
         let (loads, stores) = (&loads[..], &stores[..]);
         let places = Places { access, imm, address, loads, stores, site, position };
-        self.emit.places(&places, |emit| emit.forget_lines(loads));
+        if is_guarded || self.task.of == Of::Part {
+            let lanes = self.guarded_lanes(op, position);
+            self.emit.apart(&places, lanes, |emit| emit.forget_lines(loads));
+        } else {
+            self.emit.places(&places, |emit| emit.forget_lines(loads));
+        }
         for register in loads {
             self.registers.insert(key(*register), Holds::Lanes);
         }
         self.begins = position + 1;
+    }
+
+    /// The lanes that execute an instruction.
+    fn guarded_lanes(&mut self, op: &Op, position: u32) -> Value {
+        let lanes = self.emit.lanes();
+        if op.guard == UNGUARDED {
+            return lanes;
+        }
+        let guard = self.mask(op.guard, position).value;
+        match op.negated {
+            true => self.emit.build.ins().band_not(lanes, guard),
+            false => self.emit.both(lanes, guard),
+        }
+    }
+
+    /// The lanes of a load's results are written, where lines hold them only: some keep their values.
+    fn fill_results(&mut self, op: &Op, access: Access) {
+        for element in 0..usize::from(access.count) {
+            let register = result(op, access, element);
+            if let Holds::Line(line) = self.holds(register.file, register.place).1 {
+                let at = self.segment.make(Made::Line(register.file == File::Double, line));
+                self.set_made(register, at);
+            }
+        }
     }
 
     pub(super) fn load(&mut self, op: &Op, access: Access, position: u32) {
@@ -105,11 +136,9 @@ impl Translate<'_, '_> {
             return self.by_interpreter(op, position);
         };
         for element in 0..usize::from(access.count) {
-            let is_double = access.doubles >> element & 1 != 0;
-            let file = if is_double { File::Double } else { File::Word };
-            let register = Register { file, place: op.result(element) };
+            let register = result(op, access, element);
             if run == Run::Row {
-                let at = self.segment.make(Made::Rows(from, is_double));
+                let at = self.segment.make(Made::Rows(from, register.file == File::Double));
                 self.set_made(register, at);
                 continue;
             }
@@ -133,8 +162,20 @@ impl Translate<'_, '_> {
         let Some(to) = to else {
             return self.places(op, access, position, true);
         };
-        let file = if access.doubles & 1 != 0 { File::Double } else { File::Word };
-        let from = self.source(file, op.source(1));
+        let from = self.source(file_of(access, 0), op.source(1));
         self.segment.stores.push(Store { to, from });
     }
+}
+
+/// The file of an element's register.
+fn file_of(access: Access, element: usize) -> File {
+    match access.doubles >> element & 1 {
+        0 => File::Word,
+        _ => File::Double,
+    }
+}
+
+/// The register that an element is loaded to.
+fn result(op: &Op, access: Access, element: usize) -> Register {
+    Register { file: file_of(access, element), place: op.result(element) }
 }

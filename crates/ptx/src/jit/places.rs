@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_codegen::ir::{InstBuilder, Type, Value, types};
 
 use super::access::int_of;
 use super::emit::{DOUBLES, Emit, WORDS, foreign, plain};
@@ -13,12 +13,12 @@ use super::value::{Four, GROUPS};
 use crate::code::{Access, File, Place, Register, WIDTH};
 
 /// Memory that lanes are looked for in.
-struct Reached {
+pub(super) struct Reached {
     /// Its first address, the last one at which an access begins, and what an address lacks to be a
     /// pointer.
-    start: Value,
-    last: Value,
-    ahead: Value,
+    pub(super) start: Value,
+    pub(super) last: Value,
+    pub(super) ahead: Value,
 }
 
 /// An access of lanes, each with its own address.
@@ -44,7 +44,7 @@ impl Places<'_> {
         is_near && imm.is_multiple_of(u64::from(access.all_bytes()))
     }
 
-    fn is_store(&self) -> bool {
+    pub(super) fn is_store(&self) -> bool {
         !self.stores.is_empty()
     }
 }
@@ -85,10 +85,15 @@ impl Emit<'_> {
     /// A lane's address, as 64 bits.
     fn lane_address(&mut self, places: &Places<'_>, lane: usize) -> Value {
         let value = self.lane(places.address, lane);
+        self.address_of(value, places.imm)
+    }
+
+    /// An address, as 64 bits: a register and an offset.
+    pub(super) fn address_of(&mut self, value: Value, imm: u64) -> Value {
         if self.build.func.dfg.value_type(value) == types::I64 {
-            return self.build.ins().iadd_imm(value, places.imm.cast_signed());
+            return self.build.ins().iadd_imm(value, imm.cast_signed());
         }
-        let offset = i64::from((places.imm as u32).cast_signed());
+        let offset = i64::from((imm as u32).cast_signed());
         let value = self.build.ins().iadd_imm(value, offset);
         self.build.ins().uextend(types::I64, value)
     }
@@ -115,7 +120,7 @@ impl Emit<'_> {
         }
     }
 
-    fn shared_memory(&mut self, places: &Places<'_>) -> Reached {
+    pub(super) fn shared_memory(&mut self, places: &Places<'_>) -> Reached {
         let host = self.field(offset_of!(State, shared));
         let bytes = self.field(offset_of!(State, shared_bytes));
         let own = i64::from(places.access.all_bytes());
@@ -126,7 +131,7 @@ impl Emit<'_> {
     }
 
     /// The window around the first lane, if the warp is known to reach it.
-    fn window_around(
+    pub(super) fn window_around(
         &mut self,
         address: Value,
         places: &Places<'_>,
@@ -253,14 +258,19 @@ impl Emit<'_> {
             for (element, &source) in places.stores.iter().enumerate() {
                 let value = self.lane(source, lane);
                 let offset = element as i32 * i32::from(bytes);
-                let (own, whole) = (int_of(bytes), self.build.func.dfg.value_type(value));
-                let value = match own.bits().cmp(&whole.bits()) {
-                    std::cmp::Ordering::Less => self.build.ins().ireduce(own, value),
-                    std::cmp::Ordering::Equal => value,
-                    std::cmp::Ordering::Greater => self.build.ins().uextend(own, value),
-                };
+                let value = self.resized(value, int_of(bytes));
                 self.build.ins().store(foreign(), value, at, offset);
             }
+        }
+    }
+
+    /// The lowest bits of an integer, or the integer with zeros above.
+    pub(super) fn resized(&mut self, value: Value, to: Type) -> Value {
+        let bits = self.build.func.dfg.value_type(value).bits();
+        match to.bits().cmp(&bits) {
+            std::cmp::Ordering::Less => self.build.ins().ireduce(to, value),
+            std::cmp::Ordering::Equal => value,
+            std::cmp::Ordering::Greater => self.build.ins().uextend(to, value),
         }
     }
 }

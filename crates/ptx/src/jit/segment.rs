@@ -10,7 +10,7 @@ use super::live::Live;
 use super::state::State;
 use super::value::{Four, GROUPS, HALF, Halves, LineOf};
 use super::wide::vector_of;
-use crate::code::{File, Form, Held, MOST_LINES, Register, Set};
+use crate::code::{File, Form, Held, MOST_LINES, Register, Set, WIDTH};
 
 /// Where a lane of a source is.
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +69,7 @@ pub(super) struct Segment {
     /// Predicates of all lanes.
     pub(super) masks: BTreeMap<u16, Value>,
     pub(super) stores: Vec<Store>,
-    /// Bytes of the caller's memory that it reads and writes.
+    /// Bytes of the caller's memory that it reads and writes for each lane.
     pub(super) read: u32,
     pub(super) written: u32,
 }
@@ -109,13 +109,29 @@ impl Segment {
             let at = self.make(Made::Halves(is_double(register), halves));
             self.results.insert(key, (register, at));
         }
+        if emit.part.is_some() {
+            for (key, (register, line)) in std::mem::take(&mut self.lines) {
+                let at = self.make(Made::Line(is_double(register), line));
+                self.results.insert(key, (register, at));
+            }
+        }
         self.write_lines(emit);
         for (&place, &mask) in &self.masks {
             emit.set_predicate(place, mask);
         }
-        emit.add_to_field(offset_of!(State, read), self.read);
-        emit.add_to_field(offset_of!(State, written), self.written);
+        self.count_bytes(emit);
         self.write_lanes(emit);
+    }
+
+    fn count_bytes(&self, emit: &mut Emit<'_>) {
+        let fields =
+            [(offset_of!(State, read), self.read), (offset_of!(State, written), self.written)];
+        for (field, each) in fields.into_iter().filter(|(_, each)| *each > 0) {
+            match emit.part {
+                Some(lanes) => emit.add_bytes(field, lanes, each),
+                None => emit.add_to_field(field, each * WIDTH as u32),
+            }
+        }
     }
 
     /// Writes lines, and which registers hold some. Registers that never do get their lanes.
@@ -160,7 +176,11 @@ impl Segment {
             let made = lanes.made;
             for &(register, at) in self.results.values() {
                 if register.file != File::Predicate {
-                    emit.store(register.place, group, made[at]);
+                    let value = match emit.part {
+                        Some(part) => emit.blended(part, register, group, made[at]),
+                        None => made[at],
+                    };
+                    emit.store(register.place, group, value);
                     continue;
                 }
                 let bits = emit.bits_of_group(made[at].word(), group);
@@ -237,6 +257,22 @@ impl Lanes<'_, '_> {
 }
 
 impl Emit<'_> {
+    /// The value of some lanes, and of the others what the register holds.
+    pub(super) fn blended(
+        &mut self,
+        lanes: Value,
+        register: Register,
+        group: usize,
+        new: Four,
+    ) -> Four {
+        let old = match is_double(register) {
+            true => self.load_double(register.place, group),
+            false => self.load_word(register.place, group),
+        };
+        let mask = self.mask_in_group(lanes, group).word();
+        self.choose(mask, new, old)
+    }
+
     /// Registers of one set hold lines from now on, and those of another none.
     fn hold(&mut self, keep: Set, forget: Set) {
         if keep == Set::default() && forget == Set::default() {
@@ -257,7 +293,7 @@ impl Emit<'_> {
         self.hold(Set::default(), sets.fold(Set::default(), Set::with));
     }
 
-    fn load_row(&mut self, from: Value, group: usize, is_double: bool) -> Four {
+    pub(super) fn load_row(&mut self, from: Value, group: usize, is_double: bool) -> Four {
         let kind = vector_of(is_double);
         let mut load = |offset| self.build.ins().load(kind, foreign(), from, offset);
         let group = group as i32;

@@ -30,6 +30,11 @@ pub(crate) struct State {
     pub(crate) left: u64,
     /// The first instruction of the extent that was left.
     pub(crate) begin: u64,
+    /// The lanes that run, for pieces of parts of warps, and the instruction before which these are left.
+    pub(crate) lanes: u64,
+    pub(crate) meeting: u64,
+    /// How often such a piece jumped back.
+    pub(crate) spins: u64,
     /// One more than the position of an instruction with a result that is not the line that the piece
     /// takes it for; 0 if there is none.
     pub(crate) no_line: u64,
@@ -63,6 +68,34 @@ impl Default for Site {
 
 // SAFETY: the pointer is used only for the round of its window, as in the windows that a run keeps.
 unsafe impl Send for Site {}
+
+/// The lanes that a piece is made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// All of a warp, which are together.
+    Whole,
+    /// Any of a warp, while others may be elsewhere.
+    Part,
+}
+
+impl Of {
+    /// The least instructions of a piece: what it takes to enter it has to be worth it. A part of a warp
+    /// looks at the others first, and keeps their lanes.
+    pub(super) fn least(self) -> u32 {
+        match self {
+            Self::Whole => 2,
+            Self::Part => 8,
+        }
+    }
+
+    /// After how many times as many visits its pieces are made. Parts of warps are elsewhere soon.
+    pub(super) fn patience(self) -> u32 {
+        match self {
+            Self::Whole => 1,
+            Self::Part => 8,
+        }
+    }
+}
 
 /// The functions of the interpreter that compiled code calls.
 #[derive(Debug, Clone, Copy)]

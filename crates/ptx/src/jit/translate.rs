@@ -11,7 +11,7 @@ use super::extent::{Extent, Kind, Version};
 use super::live::Live;
 use super::observed::Observed;
 use super::segment::{Made, Segment, Source, Waiting, is_double, key, set_of};
-use super::state::State;
+use super::state::{Of, State};
 use super::value::{Halves, LineOf};
 use crate::code::{
     Code, File, Form, Held, Logic, Op, Program, Pure, Register, Set, Special, UNGUARDED, Vote,
@@ -49,6 +49,7 @@ pub(super) struct Expected {
 /// The instructions of a piece, and all that is known of them.
 pub(super) struct Task<'p> {
     pub(super) program: &'p Program,
+    pub(super) of: Of,
     pub(super) extents: Vec<Extent>,
     pub(super) live: &'p Live,
     pub(super) observed: &'p Observed<'p>,
@@ -109,6 +110,12 @@ impl<'f, 'p> Translate<'f, 'p> {
         let most = i64::from(end - start);
         let enough = self.emit.build.ins().icmp_imm(IntCC::UnsignedGreaterThanOrEqual, left, most);
         self.emit.check(enough, start);
+        if self.task.of == Of::Part {
+            let meeting = self.emit.field(offset_of!(State, meeting));
+            let end = self.emit.double(end.into());
+            let is_before = self.emit.compare(IntCC::UnsignedLessThanOrEqual, end, meeting);
+            self.emit.check(is_before, start);
+        }
         self.enter_version(version);
         let mut is_left = false;
         for position in start..end {
@@ -389,7 +396,10 @@ impl<'f, 'p> Translate<'f, 'p> {
     /// The step of the results of an instruction that the interpreter executes, if they are lines.
     fn results_stay_lines(&mut self, op: &Op, position: u32) -> Option<i64> {
         let results = self.task.program.uses.writes(position);
-        if op.guard != UNGUARDED || results.iter().any(|result| set_of(*result).is_none()) {
+        if self.task.of == Of::Part
+            || op.guard != UNGUARDED
+            || results.iter().any(|result| set_of(*result).is_none())
+        {
             return None;
         }
         match op.code {

@@ -1,14 +1,15 @@
 //! The ways between the extents of a piece: what it expects when it is entered, and where it goes on.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value, types};
 
 use super::emit::plain;
-use super::extent::{Kind, Version, addresses, is_compiled};
+use super::extent::{Kind, Version, addresses, is_compiled, written};
 use super::segment::{is_double, key, set_of};
-use super::state::{Behind, State};
+use super::state::{Behind, Of, State};
 use super::translate::{Holds, Translate};
 use super::value::LineOf;
 use crate::code::{
@@ -64,10 +65,26 @@ impl Translate<'_, '_> {
 
     /// Expects registers as they are now. Only addresses are looked at for lines in halves of the warp:
     /// other registers may hold such by chance.
+    ///
+    /// Lanes that are elsewhere keep what a piece for a part of a warp writes over: so it needs all these
+    /// lanes. Only registers that it does not write are lines for as long as it runs.
     fn expect(&mut self) {
-        let addresses = addresses(self.task.program, &self.task.extents);
+        let is_part = self.task.of == Of::Part;
+        let addresses = match is_part {
+            true => BTreeSet::new(),
+            false => addresses(self.task.program, &self.task.extents),
+        };
+        let written = match is_part {
+            true => written(self.task.program, &self.task.extents),
+            false => BTreeMap::new(),
+        };
+        for &register in written.values() {
+            self.expected.lanes = self.expected.lanes.with(set_of(register).unwrap_or_default());
+        }
         for &register in &self.task.extents[0].inputs {
+            let is_kept = !written.contains_key(&key(register));
             let step = set_of(register).and_then(|_| self.task.observed.step(register));
+            let step = step.filter(|_| is_kept);
             if let Some(step) = step {
                 self.expected.lines.push((register, Kind::Line(step)));
                 continue;
@@ -135,23 +152,27 @@ impl Translate<'_, '_> {
     pub(super) fn branch(&mut self, op: &Op, target: u32, position: u32) -> bool {
         let start = self.start;
         let executed = position + 1 - start;
+        self.write(position);
         if op.guard == UNGUARDED {
-            self.write(position);
+            self.note_spin(target, position);
             self.jump(target, executed);
             return true;
         }
-        self.write(position);
         let mask = self.mask(op.guard, position).value;
         let (jumps, stays) = (self.emit.build.create_block(), self.emit.build.create_block());
         let (apart, goes_on) = (self.emit.build.create_block(), self.emit.build.create_block());
         self.emit.build.set_cold_block(apart);
-        let (all, none) = if op.negated { (0, -1) } else { (-1, 0) };
-        let taken = self.emit.build.ins().icmp_imm(IntCC::Equal, mask, all);
+        let lanes = self.emit.lanes();
+        let set = self.emit.both(mask, lanes);
+        let [all, none] = [lanes, self.emit.word(0)];
+        let [all, none] = if op.negated { [none, all] } else { [all, none] };
+        let taken = self.emit.compare(IntCC::Equal, set, all);
         self.emit.build.ins().brif(taken, jumps, &[], stays, &[]);
         self.emit.build.switch_to_block(jumps);
+        self.note_spin(target, position);
         self.jump(target, executed);
         self.emit.build.switch_to_block(stays);
-        let passed = self.emit.build.ins().icmp_imm(IntCC::Equal, mask, none);
+        let passed = self.emit.compare(IntCC::Equal, set, none);
         self.emit.build.ins().brif(passed, goes_on, &[], apart, &[]);
         self.emit.build.switch_to_block(apart);
         self.emit.leave(position, position - start);
@@ -160,10 +181,25 @@ impl Translate<'_, '_> {
         false
     }
 
+    /// A part of a warp that jumps back may have to give way to others.
+    fn note_spin(&mut self, target: u32, position: u32) {
+        if self.task.of == Of::Part && target <= position {
+            self.emit.add_to_field(offset_of!(State, spins), 1);
+        }
+    }
+
+    /// Whether another extent finds the line of a register where the interpreter keeps lines.
+    fn keeps_line(&self, register: Register) -> bool {
+        match self.task.of {
+            Of::Whole => set_of(register).is_some(),
+            Of::Part => self.expected.lines.iter().any(|(line, _)| *line == register),
+        }
+    }
+
     /// All lanes go on at a position: in an extent of the piece if there is one for the registers as they
     /// are, and else behind the piece.
     pub(super) fn jump(&mut self, target: u32, executed: u32) {
-        let behind = behind(self.task.program, target);
+        let behind = behind(self.task.program, self.task.of, target);
         if behind != Behind::Piece {
             return self.emit.leave_pieces(target, executed, behind);
         }
@@ -181,7 +217,7 @@ impl Translate<'_, '_> {
         let (mut lines, mut arguments) = (Vec::new(), Vec::new());
         for &register in &self.task.extents[extent].inputs {
             match self.registers.get(&key(register)) {
-                Some(Holds::Line(line)) if set_of(register).is_some() => {
+                Some(Holds::Line(line)) if self.keeps_line(register) => {
                     lines.push((register, Kind::Line(line.step)));
                 }
                 Some(Holds::Halves(halves)) => {
@@ -205,10 +241,11 @@ impl Translate<'_, '_> {
 }
 
 /// The kind of the instruction at a position.
-fn behind(program: &Program, position: u32) -> Behind {
+fn behind(program: &Program, of: Of, position: u32) -> Behind {
     let Some(op) = program.ops.get(position as usize) else { return Behind::Other };
     match op.code {
-        _ if is_compiled(program, op) => Behind::Piece,
+        _ if is_compiled(program, of, op) => Behind::Piece,
+        _ if of == Of::Part => Behind::Other,
         _ if op.guard != UNGUARDED => Behind::Other,
         Code::Exit => Behind::End,
         Code::Barrier { kind: Barrier::Sync, counted: false } if is_constant(op.s[0]) => {

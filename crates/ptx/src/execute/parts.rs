@@ -1,0 +1,101 @@
+//! Parts of warps that run by compiled pieces, while other lanes are elsewhere or have ended.
+//!
+//! The interpreter runs a fragment up to where it meets another, and lets the others come first that are
+//! behind it. A piece for parts of warps is left before the instruction at which the next fragment is. So it
+//! is entered only where no fragment is behind.
+
+use super::access::Blocked;
+use super::block::Common;
+use super::engine::Engine;
+use super::entrance::{Entered, Entrance, Found};
+use super::warp::{Fragment, State as Waits, Warp};
+use crate::jit::{Of, Position};
+
+impl<'a> Engine<'a> {
+    /// Runs a fragment by a piece from its position on, until `slice` instructions are spent at most.
+    /// Returns whether it has executed any.
+    #[inline(always)]
+    pub(super) fn by_part(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &mut Fragment,
+        (slice, spent): (u32, &mut u32),
+    ) -> Result<bool, Blocked> {
+        let Some(pieces) = &self.pieces else { return Ok(false) };
+        let position = pieces.compiled.at(Of::Part, fragment.pc);
+        if !fragment.is_kernel() || position.is_some_and(|at| at.is_closed() && !at.has_pieces()) {
+            return Ok(false);
+        }
+        let Some(meeting) = meeting(warp, fragment) else { return Ok(false) };
+        let left = slice - *spent;
+        let state = &mut entrance.state;
+        (state.lanes, state.meeting) = (fragment.mask.into(), meeting.into());
+        let entered = self.enter_part(entrance, common, warp, fragment, (position, left));
+        let Some(Entered { left: way, blocked, .. }) = entered else { return Ok(false) };
+        let state = &mut entrance.state;
+        let executed = left - state.left as u32 + way.last();
+        self.reach.counts.note(state.begin as u32, state.begin as u32 + way.last());
+        let spins = std::mem::take(&mut state.spins);
+        if !warp.fragments.is_empty() {
+            fragment.spin += spins as u32;
+        }
+        fragment.pc = way.position();
+        *spent += executed;
+        let stats = &mut *self.reach.stats;
+        stats.thread_instructions += u64::from(fragment.mask.count_ones()) * u64::from(executed);
+        entrance.take_bytes(stats);
+        blocked.map_or(Ok(executed > 0), Err)
+    }
+
+    /// Runs the first piece of a position that fits.
+    #[inline(never)]
+    fn enter_part(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &mut Fragment,
+        (position, left): (Option<&'a Position>, u32),
+    ) -> Option<Entered<'a>> {
+        let (mut is_tight, mut index) = (false, 0);
+        while let Some(position) = position
+            && let Some(piece) = position.piece(index)
+        {
+            index += 1;
+            if piece.most > left || piece.is_retired() {
+                is_tight |= piece.most > left;
+                continue;
+            }
+            self.approach(&mut entrance.state, warp);
+            let found = Found { pc: fragment.pc, position, piece };
+            let part = (&mut *warp, Some(&mut *fragment));
+            let entered = self.enter(&mut entrance.state, common, part, found, left);
+            if entered.is_some() {
+                return entered;
+            }
+        }
+        if !is_tight && !position.is_some_and(Position::is_closed) {
+            self.want_piece(common, warp, (Of::Part, fragment.pc));
+        }
+        None
+    }
+}
+
+/// The lowest position at which another fragment is that this one may meet or has to let go first; `None`
+/// if one is behind it.
+fn meeting(warp: &Warp, fragment: &Fragment) -> Option<u32> {
+    if warp.taking_turns() {
+        return None;
+    }
+    let mut lowest = u32::MAX;
+    for other in &warp.fragments {
+        match (other.state, other.is_kernel()) {
+            (Waits::Ready | Waits::Lanes, true) => lowest = lowest.min(other.pc),
+            (Waits::Ready, false) => return None,
+            _ => {}
+        }
+    }
+    (fragment.pc <= lowest).then_some(lowest)
+}

@@ -1,0 +1,192 @@
+//! Loads and stores of some lanes of a warp, one lane after the other.
+
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
+
+use super::access::{Run, int_of};
+use super::emit::{Emit, foreign, plain};
+use super::places::{Places, Reached};
+use super::segment::Source;
+use super::state::State;
+use super::value::{GROUPS, LineOf};
+use crate::code::{File, Place, Register, WIDTH};
+
+impl Emit<'_> {
+    /// Carries an access of these lanes out: here, or by the interpreter if they are in several places.
+    /// Nothing is moved before all of them are known to be in one.
+    pub(super) fn apart(
+        &mut self,
+        places: &Places<'_>,
+        lanes: Value,
+        keeps_no_lines: impl FnOnce(&mut Self),
+    ) {
+        let (some, away) = (self.build.create_block(), self.build.create_block());
+        let done = self.build.create_block();
+        self.build.set_cold_block(away);
+        self.build.ins().brif(lanes, some, &[], done, &[]);
+        self.build.switch_to_block(some);
+        let reached = match places.access.place {
+            Place::Shared => {
+                let reached = self.shared_memory(places);
+                let (room, order) = (reached.last, IntCC::SignedGreaterThanOrEqual);
+                let has_room = self.build.ins().icmp_imm(order, room, 0);
+                let on = self.build.create_block();
+                self.build.ins().brif(has_room, on, &[], away, &[]);
+                self.build.switch_to_block(on);
+                reached
+            }
+            _ => {
+                let first = self.build.ins().ctz(lanes);
+                let address = self.address_at(places, first);
+                self.window_around(address, places, away)
+            }
+        };
+        let moved = self.build.create_block();
+        self.row(places, &reached, lanes, moved);
+        self.each_lane(lanes, |emit, lane| emit.check_lane(places, &reached, lane, away));
+        self.each_lane(lanes, |emit, lane| emit.move_lane(places, &reached, lane));
+        self.build.ins().jump(moved, &[]);
+        self.build.switch_to_block(moved);
+        if places.access.place != Place::Shared {
+            let field = match places.is_store() {
+                true => offset_of!(State, written),
+                false => offset_of!(State, read),
+            };
+            self.add_bytes(field, lanes, places.access.all_bytes());
+        }
+        keeps_no_lines(self);
+        self.build.ins().jump(done, &[]);
+        self.build.switch_to_block(away);
+        self.call_instruction(places.position, false);
+        self.build.ins().jump(done, &[]);
+        self.build.switch_to_block(done);
+    }
+
+    /// Loads a row, if the bytes of all lanes are inside, and goes to `moved`. Other accesses follow.
+    fn row(&mut self, places: &Places<'_>, reached: &Reached, lanes: Value, moved: Block) {
+        let Source::Line(_, line) = places.address else { return };
+        let &[register] = places.loads else { return };
+        if Run::of(places.access, line.step, false) != Some(Run::Row) {
+            return;
+        }
+        let address = self.address_of(line.first, places.imm);
+        let offset = self.build.ins().isub(address, reached.start);
+        let others = i64::from(places.access.bytes) * (WIDTH as i64 - 1);
+        let end = self.build.ins().iadd_imm(offset, others);
+        let begins = self.compare(IntCC::UnsignedLessThanOrEqual, offset, reached.last);
+        let ends = self.compare(IntCC::UnsignedLessThanOrEqual, end, reached.last);
+        let odd = self.build.ins().band_imm(address, i64::from(places.access.bytes) - 1);
+        let aligned = self.build.ins().icmp_imm(IntCC::Equal, odd, 0);
+        let inside = self.both(begins, ends);
+        let holds = self.both(inside, aligned);
+        let (all, some) = (self.build.create_block(), self.build.create_block());
+        self.build.ins().brif(holds, all, &[], some, &[]);
+        self.build.switch_to_block(all);
+        let from = self.build.ins().iadd(reached.ahead, address);
+        for group in 0..GROUPS {
+            let new = self.load_row(from, group, register.file == File::Double);
+            let value = self.blended(lanes, register, group, new);
+            self.store(register.place, group, value);
+        }
+        self.build.ins().jump(moved, &[]);
+        self.build.switch_to_block(some);
+    }
+
+    /// A loop over some lanes, of which there is one at least.
+    fn each_lane(&mut self, lanes: Value, act: impl FnOnce(&mut Self, Value)) {
+        let (body, behind) = (self.build.create_block(), self.build.create_block());
+        let left = self.build.append_block_param(body, types::I32);
+        self.build.ins().jump(body, &[lanes.into()]);
+        self.build.switch_to_block(body);
+        let lane = self.build.ins().ctz(left);
+        act(self, lane);
+        let below = self.build.ins().iadd_imm(left, -1);
+        let rest = self.build.ins().band(left, below);
+        self.build.ins().brif(rest, body, &[rest.into()], behind, &[]);
+        self.build.switch_to_block(behind);
+    }
+
+    /// Goes on if a lane is aligned and inside.
+    fn check_lane(&mut self, places: &Places<'_>, reached: &Reached, lane: Value, away: Block) {
+        let address = self.address_at(places, lane);
+        let offset = self.build.ins().isub(address, reached.start);
+        let inside = self.compare(IntCC::UnsignedLessThanOrEqual, offset, reached.last);
+        let odd = i64::from(places.access.all_bytes()) - 1;
+        let odd = self.build.ins().band_imm(address, odd);
+        let aligned = self.build.ins().icmp_imm(IntCC::Equal, odd, 0);
+        let holds = self.both(inside, aligned);
+        let on = self.build.create_block();
+        self.build.ins().brif(holds, on, &[], away, &[]);
+        self.build.switch_to_block(on);
+    }
+
+    /// Moves the bytes of a lane.
+    fn move_lane(&mut self, places: &Places<'_>, reached: &Reached, lane: Value) {
+        let address = self.address_at(places, lane);
+        let at = self.build.ins().iadd(reached.ahead, address);
+        for (element, &register) in places.loads.iter().enumerate() {
+            let value = self.load_same(places.access, at, element);
+            let to = self.lane_of(register, lane);
+            self.build.ins().store(plain(), value, to, 0);
+        }
+        let own = int_of(places.access.bytes);
+        for (element, &source) in places.stores.iter().enumerate() {
+            let value = self.value_at(source, lane);
+            let value = self.resized(value, own);
+            let offset = element as i32 * i32::from(places.access.bytes);
+            self.build.ins().store(foreign(), value, at, offset);
+        }
+    }
+
+    /// The address of a lane, as 64 bits.
+    fn address_at(&mut self, places: &Places<'_>, lane: Value) -> Value {
+        let value = self.value_at(places.address, lane);
+        self.address_of(value, places.imm)
+    }
+
+    /// The value of a source that is no predicate in a lane.
+    fn value_at(&mut self, source: Source, lane: Value) -> Value {
+        match source {
+            Source::Line(is_double, line) => self.point(is_double, line, lane),
+            Source::Halves(is_double, [lower, upper]) => {
+                let half = WIDTH as i64 / 2;
+                let lane_above = self.build.ins().iadd_imm(lane, -half);
+                let (below, above) =
+                    (self.point(is_double, lower, lane), self.point(is_double, upper, lane_above));
+                let is_below = self.build.ins().icmp_imm(IntCC::UnsignedLessThan, lane, half);
+                self.build.ins().select(is_below, below, above)
+            }
+            Source::Lanes(register) => {
+                let kind = if register.file == File::Double { types::I64 } else { types::I32 };
+                let from = self.lane_of(register, lane);
+                self.build.ins().load(kind, plain(), from, 0)
+            }
+            Source::Made(_) | Source::Mask(_) => self.word(0),
+        }
+    }
+
+    /// The value of a line in a lane.
+    fn point(&mut self, is_double: bool, line: LineOf, lane: Value) -> Value {
+        if line.is_same() {
+            return line.first;
+        }
+        let lane = if is_double { self.build.ins().uextend(types::I64, lane) } else { lane };
+        let further = self.build.ins().imul_imm(lane, line.step);
+        self.build.ins().iadd(line.first, further)
+    }
+
+    /// Where a lane of a register is.
+    fn lane_of(&mut self, register: Register, lane: Value) -> Value {
+        let is_double = register.file == File::Double;
+        let ((base, offset), log) = match is_double {
+            true => (self.lanes_of_double(register.place, 0), 3),
+            false => (self.lanes_of_word(register.place, 0), 2),
+        };
+        let lane = self.build.ins().uextend(types::I64, lane);
+        let lane = self.build.ins().ishl_imm(lane, log);
+        let first = self.build.ins().iadd_imm(base, i64::from(offset));
+        self.build.ins().iadd(first, lane)
+    }
+}
