@@ -58,7 +58,7 @@ pub(crate) struct Sim {
     pub(crate) mappings: Lendable<Mappings>,
     pub(crate) peer_access: PeerAccess,
     /// Present without concurrent managed access.
-    pub(crate) exclusive: Option<Exclusive>,
+    pub(crate) exclusive: Option<Box<Exclusive>>,
     /// Present with genuine faults of the host.
     pub(crate) host_view: Option<HostView>,
     pub(crate) repeats: Repeats,
@@ -103,7 +103,7 @@ impl Sim {
             sharing: Sharing::default(),
             mappings: Lendable::default(),
             peer_access: PeerAccess::default(),
-            exclusive: Exclusive::of(&config),
+            exclusive: Exclusive::of(&config).map(Box::new),
             clock_ns: 0,
             pace: None,
             listened: false,
