@@ -38,8 +38,18 @@ pub(crate) enum Logic {
 pub(crate) enum Form {
     /// A copy of a register.
     Copy(Width),
-    /// The lower half of 64 bits.
+    /// The lower half of 64 bits, and the upper one.
     Low,
+    High,
+    /// Halves of 64 bits. The immediate says which, as for the interpreter's function.
+    Split,
+    /// How many bits of a word are 1.
+    CountOnes,
+    /// How many zeros are above the highest bit of a word that is 1, or the place of that bit; all bits if
+    /// there is none.
+    LeadingZeros {
+        finds: bool,
+    },
     /// 32 bits as 64, with the sign or with zeros.
     Widen {
         signed: bool,
@@ -71,6 +81,13 @@ pub(crate) enum Form {
     ShiftLeft(Width),
     ShiftRight {
         width: Width,
+        signed: bool,
+    },
+    /// A shift by the second source; by all bits or more, it leaves zeros or signs. The compiler knows it
+    /// where all lanes share the amount.
+    ShiftBy {
+        width: Width,
+        left: bool,
         signed: bool,
     },
     /// Two words as one of 64 bits, the first one below.
@@ -154,7 +171,8 @@ impl Form {
             | Self::Xor(width)
             | Self::Not(width)
             | Self::ShiftLeft(width)
-            | Self::ShiftRight { width, .. } => width,
+            | Self::ShiftRight { width, .. }
+            | Self::ShiftBy { width, .. } => width,
             _ => Width::Word,
         }
     }
@@ -162,7 +180,10 @@ impl Form {
     /// The files of its sources.
     pub(crate) fn sources(self) -> &'static [File] {
         match self {
-            Self::Low | Self::Offset => Width::Double.sources(1),
+            Self::Low | Self::High | Self::Split | Self::Offset => Width::Double.sources(1),
+            Self::CountOnes | Self::LeadingZeros { .. } => Width::Word.sources(1),
+            Self::ShiftBy { width: Width::Word, .. } => Width::Word.sources(2),
+            Self::ShiftBy { width: Width::Double, .. } => &[File::Double, File::Word],
             Self::Widen { .. } | Self::FloatOf { .. } => Width::Word.sources(1),
             Self::Pair | Self::MultiplyWide { .. } => Width::Word.sources(2),
             Self::Minimum { .. } | Self::Maximum { .. } => Width::Word.sources(2),
@@ -202,6 +223,7 @@ impl Form {
             | Self::Pair
             | Self::MultiplyWide { .. }
             | Self::MultiplyWideAdd { .. } => File::Double,
+            Self::High | Self::Split => File::Word,
             Self::Copy(width) | Self::Select(width) => width.file(),
             _ => self.float_width().unwrap_or_else(|| self.integer_width()).file(),
         }

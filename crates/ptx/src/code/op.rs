@@ -2,7 +2,7 @@
 
 use super::file::File;
 use super::form::Form;
-use super::lanes::{CONSTANT, Lanes};
+use super::lanes::{CONSTANT, Lanes, WIDTH};
 use super::lines::{Lines, Set};
 use super::matrix::{MatrixAccess, Product};
 
@@ -331,6 +331,30 @@ pub(crate) enum Shuffle {
     Index,
 }
 
+impl Shuffle {
+    /// The lane that another one takes its value from, and whether it is inside of its segment: of the
+    /// offset, and of the operand that holds the segment's mask and the clamp.
+    #[inline(always)]
+    pub(crate) fn source(self, lane: u32, offset: u32, control: u32) -> (u32, bool) {
+        let (offset, segment, clamp) = (offset & 31, control >> 8 & 31, control & 31);
+        let first = lane & segment;
+        let last = first | (clamp & !segment);
+        let (from, valid) = match self {
+            Self::Up => {
+                let from = lane.wrapping_sub(offset);
+                (from, from.cast_signed() >= last.cast_signed())
+            }
+            Self::Down => (lane + offset, lane + offset <= last),
+            Self::Butterfly => (lane ^ offset, lane ^ offset <= last),
+            Self::Index => {
+                let from = first | (offset & !segment);
+                (from, from <= last)
+            }
+        };
+        (if valid { from & 31 } else { lane }, valid)
+    }
+}
+
 /// The mode of `vote`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Vote {
@@ -418,6 +442,22 @@ pub(crate) enum Special {
     AllShared,
     /// A register that is always zero here.
     Zero,
+}
+
+impl Special {
+    /// The values of a register that are the same in all warps, but differ by lane.
+    pub(crate) fn of_lane(self) -> Option<[u32; WIDTH]> {
+        let lanes = |value: fn(u32) -> u32| Some(std::array::from_fn(|lane| value(lane as u32)));
+        match self {
+            Self::Lane => lanes(|lane| lane),
+            Self::MaskEqual => lanes(|lane| 1 << lane),
+            Self::MaskLessOrEqual => lanes(|lane| u32::MAX >> (31 - lane)),
+            Self::MaskLess => lanes(|lane| (1 << lane) - 1),
+            Self::MaskGreaterOrEqual => lanes(|lane| u32::MAX << lane),
+            Self::MaskGreater => lanes(|lane| (u32::MAX << lane) << 1),
+            _ => None,
+        }
+    }
 }
 
 /// A service of the process around the kernel.

@@ -417,18 +417,4 @@ impl Common {
             _ => return None,
         })
     }
-
-    /// A special register that depends on the lane only.
-    pub(super) fn of_lane(special: Special) -> [u32; WIDTH] {
-        let lanes = |value: fn(u32) -> u32| std::array::from_fn(|lane| value(lane as u32));
-        match special {
-            Special::Lane => lanes(|lane| lane),
-            Special::MaskEqual => lanes(|lane| 1 << lane),
-            Special::MaskLessOrEqual => lanes(|lane| u32::MAX >> (31 - lane)),
-            Special::MaskLess => lanes(|lane| (1 << lane) - 1),
-            Special::MaskGreaterOrEqual => lanes(|lane| u32::MAX << lane),
-            Special::MaskGreater => lanes(|lane| (u32::MAX << lane) << 1),
-            _ => [0; WIDTH],
-        }
-    }
 }

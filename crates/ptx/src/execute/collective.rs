@@ -7,7 +7,8 @@ use super::matrix::multiply;
 use super::registers::lanes;
 use super::warp::{Fragment, State, Warp};
 use crate::code::{
-    BARRIERS, Barrier, Code, Lanes, Op, Reduce, Shuffle, Vote, WIDTH, active, signs,
+    BARRIERS, Barrier, Code, Lanes, Op, Reduce, Shuffle, Vote, WIDTH, active, has_wide_vectors,
+    signs,
 };
 
 impl Engine<'_> {
@@ -67,7 +68,7 @@ impl Engine<'_> {
                 multiply(&mut lanes, op, product, self.rules.wide_vectors);
             }
             Code::Shuffle { mode, predicate, .. } => {
-                shuffle(&mut lanes, op, mode, predicate, self.rules.wide_vectors);
+                shuffle(&mut lanes, op, mode, predicate);
             }
             Code::Vote { mode, .. } => vote(&mut lanes, op, mode, &members),
             Code::Match { all, wide, predicate } => {
@@ -165,79 +166,86 @@ fn union(members: &[u32; WIDTH], mask: u32) -> u32 {
     active(mask).fold(0, |all, lane| all | members[lane])
 }
 
-fn shuffle(lanes: &mut Lanes<'_>, op: &Op, mode: Shuffle, predicate: bool, is_wide: bool) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    if is_wide {
-        // SAFETY: the machine has the instructions that the function is compiled with.
-        return unsafe { shuffle_wide(lanes, op, mode, predicate) };
-    }
-    _ = is_wide;
-    shuffle_any(lanes, op, mode, predicate);
-}
-
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-fn shuffle_wide(lanes: &mut Lanes<'_>, op: &Op, mode: Shuffle, predicate: bool) {
-    shuffle_any(lanes, op, mode, predicate);
-}
-
-#[inline(always)]
-fn shuffle_any(lanes: &mut Lanes<'_>, op: &Op, mode: Shuffle, predicate: bool) {
-    match mode {
-        Shuffle::Up => shuffle_by(lanes, op, predicate, |lane, offset, [_, _, last]| {
-            let from = lane.wrapping_sub(offset);
-            (from, from.cast_signed() >= last.cast_signed())
-        }),
-        Shuffle::Down => shuffle_by(lanes, op, predicate, |lane, offset, [_, _, last]| {
-            (lane + offset, lane + offset <= last)
-        }),
-        Shuffle::Butterfly => shuffle_by(lanes, op, predicate, |lane, offset, [_, _, last]| {
-            (lane ^ offset, lane ^ offset <= last)
-        }),
-        Shuffle::Index => {
-            shuffle_by(lanes, op, predicate, |_, offset, [segment, first, last]| {
-                let from = first | (offset & !segment);
-                (from, from <= last)
-            });
-        }
-    }
-}
-
-/// A shuffle in which `source` says which lane another one takes its value from, and whether it is
-/// inside of its segment, of the lane, the offset, and the segment's mask, first and last lane.
-#[inline(always)]
-fn shuffle_by(
-    lanes: &mut Lanes<'_>,
-    op: &Op,
-    predicate: bool,
-    source: impl Fn(u32, u32, [u32; 3]) -> (u32, bool),
-) {
-    let (values, offsets, controls) =
-        (lanes.word(op.s[0]), lanes.word(op.s[1]), lanes.word(op.s[2]));
-    let (mut sources, mut inside) = ([0; WIDTH], [0; WIDTH]);
-    for lane in 0..WIDTH {
-        let (at, offset, control) = (lane as u32, offsets[lane] & 31, controls[lane]);
-        let (segment, clamp) = (control >> 8 & 31, control & 31);
-        let last = (at & segment) | (clamp & !segment);
-        let (from, valid) = source(at, offset, [segment, at & segment, last]);
-        sources[lane] = if valid { from & 31 } else { at };
-        inside[lane] = if valid { u32::MAX } else { 0 };
-    }
-    // An H200 gives 0 for a lane that does not take part: NVIDIA's sample `reduction` adds such
-    // values, and its sums are right there.
+fn shuffle(lanes: &mut Lanes<'_>, op: &Op, mode: Shuffle, predicate: bool) {
+    let (mut values, [offsets, controls]) =
+        (lanes.word(op.s[0]), [op.s[1], op.s[2]].map(|slot| lanes.word(slot)));
     let mut given = [0; WIDTH];
-    for lane in 0..WIDTH {
-        let takes_part = (lanes.mask.cast_signed() << (31 - lane) >> 31).cast_unsigned();
-        given[lane] = values[lane] & takes_part;
+    if lanes.mask != u32::MAX {
+        // An H200 gives 0 for a lane that does not take part: NVIDIA's sample `reduction` adds such
+        // values, and its sums are right there.
+        for lane in active(lanes.mask) {
+            given[lane] = values[lane];
+        }
+        values = &given;
     }
-    let mut results = [0; WIDTH];
-    for lane in 0..WIDTH {
-        results[lane] = given[sources[lane] as usize % WIDTH];
-    }
+    let (results, inside) = shuffled(mode, values, offsets, controls);
     lanes.set_word(op.d[0], &results);
     if predicate {
         lanes.set_predicate(op.d[1], signs(&inside));
     }
+}
+
+/// The words that lanes take from others, and all bits for those inside of their segments: from the
+/// words of all lanes, and the offset and the control of each.
+pub(super) fn shuffled(
+    mode: Shuffle,
+    values: &[u32; WIDTH],
+    offsets: &[u32; WIDTH],
+    controls: &[u32; WIDTH],
+) -> ([u32; WIDTH], [u32; WIDTH]) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if has_wide_vectors() {
+        // SAFETY: the machine has the instructions that the function is compiled with.
+        return unsafe { shuffled_wide(mode, values, offsets, controls) };
+    }
+    shuffled_any(mode, values, offsets, controls)
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+fn shuffled_wide(
+    mode: Shuffle,
+    values: &[u32; WIDTH],
+    offsets: &[u32; WIDTH],
+    controls: &[u32; WIDTH],
+) -> ([u32; WIDTH], [u32; WIDTH]) {
+    shuffled_any(mode, values, offsets, controls)
+}
+
+#[inline(always)]
+fn shuffled_any(
+    mode: Shuffle,
+    values: &[u32; WIDTH],
+    offsets: &[u32; WIDTH],
+    controls: &[u32; WIDTH],
+) -> ([u32; WIDTH], [u32; WIDTH]) {
+    // One loop for each mode.
+    match mode {
+        Shuffle::Up => shuffled_by(Shuffle::Up, values, offsets, controls),
+        Shuffle::Down => shuffled_by(Shuffle::Down, values, offsets, controls),
+        Shuffle::Butterfly => shuffled_by(Shuffle::Butterfly, values, offsets, controls),
+        Shuffle::Index => shuffled_by(Shuffle::Index, values, offsets, controls),
+    }
+}
+
+#[inline(always)]
+fn shuffled_by(
+    mode: Shuffle,
+    values: &[u32; WIDTH],
+    offsets: &[u32; WIDTH],
+    controls: &[u32; WIDTH],
+) -> ([u32; WIDTH], [u32; WIDTH]) {
+    let (mut sources, mut inside) = ([0; WIDTH], [0; WIDTH]);
+    for lane in 0..WIDTH {
+        let (from, valid) = mode.source(lane as u32, offsets[lane], controls[lane]);
+        sources[lane] = from;
+        inside[lane] = if valid { u32::MAX } else { 0 };
+    }
+    let mut results = [0; WIDTH];
+    for lane in 0..WIDTH {
+        results[lane] = values[sources[lane] as usize % WIDTH];
+    }
+    (results, inside)
 }
 
 fn vote(lanes: &mut Lanes<'_>, op: &Op, mode: Vote, members: &[u32; WIDTH]) {

@@ -6,13 +6,14 @@
 
 use super::access::{Blocked, Reach};
 use super::block::Common;
+use super::collective::shuffled;
 use super::engine::{ByPieces, Engine, calculate, guarded};
 use super::entrance::{Entered, Entrance, Found, RECENT, Same};
 use super::memory::Kind;
 use super::registers::{fill_kernel_lines, leave_lines};
 use super::warp::{Fragment, State as Waits, Warp};
-use crate::code::{Code, Op, Special, UNGUARDED, WIDTH};
-use crate::jit::{Behind, Calls, Of, Piece, Position, Seen, Site, State};
+use crate::code::{Code, Op, Special, UNGUARDED, WIDTH, signs};
+use crate::jit::{Behind, Calls, Exchange, Of, Piece, Position, Seen, Site, State};
 
 /// A warp while a piece runs, and all that its calls reach.
 struct Visit<'v, 'e> {
@@ -35,7 +36,7 @@ enum Went {
     Blocked(Blocked),
 }
 
-const CALLS: Calls = Calls { instruction, span };
+const CALLS: Calls = Calls { instruction, exchange, span };
 
 impl<'a> Engine<'a> {
     /// The way of a block's warps into pieces.
@@ -434,6 +435,20 @@ unsafe extern "C" fn instruction(state: *mut State, position: u32, keeps: u32) -
     // SAFETY: the state is that of the piece, which waits, and has the visit that entered it.
     let (state, visit) = unsafe { (&mut *state, &mut *(*state).visit.cast::<Visit<'_, '_>>()) };
     visit.execute(state, position, keeps != 0).into()
+}
+
+/// Carries a shuffle of a whole warp out for a piece.
+unsafe extern "C" fn exchange(words: *mut u32, rows: u64, offset: u32, control: u32) -> u32 {
+    let Exchange { mode, result, source, offsets } = Exchange::unpacked(rows);
+    // SAFETY: the piece names registers of its warp, of which it has the first.
+    let row = |place: u16| unsafe { words.cast::<[u32; WIDTH]>().add(place.into()) };
+    let same = [offset; WIDTH];
+    // SAFETY: the rows are registers of the warp, which nothing writes before the results are there.
+    let (values, offsets) = unsafe { (&*row(source), offsets.map_or(&same, |place| &*row(place))) };
+    let (results, inside) = shuffled(mode, values, offsets, &[control; WIDTH]);
+    // SAFETY: the row is a register of the warp, and the references to others have been used.
+    unsafe { row(result).write(results) };
+    signs(&inside)
 }
 
 /// Finds a span for a piece.

@@ -421,7 +421,8 @@ impl<'a> Engine<'a> {
                 };
                 return match same {
                     Some(same) => results.set_word(op.d[0], Line::same(same)),
-                    None => results.set_column(op.d[0], &Column::of(Common::of_lane(other))),
+                    None => results
+                        .set_column(op.d[0], &Column::of(other.of_lane().unwrap_or_default())),
                 };
             }
         };

@@ -10,7 +10,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 
-use super::state::{Behind, Calls, Left, Of, STOPPED, State, UNFIT};
+use super::state::{Behind, Calls, Exchange, Left, Of, STOPPED, State, UNFIT};
 use crate::code::{Axis, WIDTH};
 
 /// Vectors of four words, and of two doubles.
@@ -28,6 +28,7 @@ pub(super) struct Emit<'f> {
     line_doubles: Value,
     calls: Calls,
     instruction: SigRef,
+    exchange: SigRef,
     span: SigRef,
     /// The first instruction of the extent.
     start: u32,
@@ -74,6 +75,7 @@ impl<'f> Emit<'f> {
         };
         let (i32, i64) = (types::I32, types::I64);
         let instruction = build.import_signature(signature(&[i64, i32, i32], i32));
+        let exchange = build.import_signature(signature(&[i64, i64, i32, i32], i32));
         let span = build.import_signature(signature(&[i64, i64, i32, i32, i32], i64));
         let mut field = |offset: usize| build.ins().load(i64, plain(), state, offset as i32);
         let words = field(offset_of!(State, words));
@@ -95,6 +97,7 @@ impl<'f> Emit<'f> {
             line_doubles,
             calls,
             instruction,
+            exchange,
             span,
             start,
             part,
@@ -306,6 +309,15 @@ impl<'f> Emit<'f> {
         let executed = position - self.start;
         self.leave_for(Left::packed(position, executed, Behind::Piece) | STOPPED);
         self.build.switch_to_block(on);
+    }
+
+    /// A shuffle of rows in memory. Gives the lanes that are inside of their segments.
+    pub(super) fn call_exchange(&mut self, rows: Exchange, offset: Value, control: Value) -> Value {
+        let function = self.double(self.calls.exchange as usize as u64);
+        let rows = self.double(rows.packed());
+        let arguments = [self.words, rows, offset, control];
+        let call = self.build.ins().call_indirect(self.exchange, function, &arguments);
+        self.build.inst_results(call)[0]
     }
 
     /// The interpreter looks for a span; null if there is none.

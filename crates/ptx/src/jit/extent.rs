@@ -194,6 +194,8 @@ pub(super) fn is_compiled(program: &Program, of: Of, op: &Op) -> bool {
         Code::Load(access) | Code::Store(access) => access.place != Place::Cluster,
         Code::Special(special) => op.guard == UNGUARDED && !is_clock(special),
         Code::Vote { .. } => op.guard == UNGUARDED && names_all(program, op.s[1]),
+        // A whole warp waits for no lane, and all of its lanes take part.
+        Code::Shuffle { .. } => of == Of::Whole && op.guard == UNGUARDED,
         Code::WarpBarrier => op.guard == UNGUARDED && names_all(program, op.s[0]),
         _ => false,
     }

@@ -41,7 +41,7 @@ impl Emit<'_> {
         self.build.ins().vconst(kind, data)
     }
 
-    fn words_of(&mut self, values: [u32; 4]) -> Value {
+    pub(super) fn words_of(&mut self, values: [u32; 4]) -> Value {
         let mut bytes = [0; 16];
         for (four, value) in bytes.chunks_exact_mut(4).zip(values) {
             four.copy_from_slice(&value.to_le_bytes());
@@ -107,9 +107,18 @@ impl Emit<'_> {
     }
 
     /// The lower halves of four doubles.
-    pub(super) fn low_halves(&mut self, [a, b]: [Value; 2]) -> Value {
+    pub(super) fn low_halves(&mut self, doubles: [Value; 2]) -> Value {
+        self.words_from(doubles, [0, 2, 4, 6])
+    }
+
+    pub(super) fn high_halves(&mut self, doubles: [Value; 2]) -> Value {
+        self.words_from(doubles, [1, 3, 5, 7])
+    }
+
+    /// Four of the eight words of two vectors.
+    pub(super) fn words_from(&mut self, [a, b]: [Value; 2], from: [u8; 4]) -> Value {
         let [a, b] = [a, b].map(|value| self.cast(types::I8X16, value));
-        let bytes = [0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27];
+        let bytes: [u8; 16] = std::array::from_fn(|at| 4 * from[at / 4] + at as u8 % 4);
         let mask = self.build.func.dfg.immediates.push(ConstantData::from(&bytes[..]));
         let words = self.build.ins().shuffle(a, b, mask);
         self.cast(WORDS, words)

@@ -81,6 +81,12 @@ impl Emit<'_> {
                 return None;
             }
             Form::Low => self.build.ins().ireduce(types::I32, firsts[0]),
+            Form::High => {
+                let high = self.build.ins().ushr_imm(firsts[0], 32);
+                self.build.ins().ireduce(types::I32, high)
+            }
+            Form::ShiftBy { .. } => self.shift_by(form, firsts[0], firsts[1]),
+            Form::CountOnes | Form::LeadingZeros { .. } => self.once(form, imm, &firsts),
             Form::Widen { signed } => self.extended(firsts[0], signed),
             Form::Offset => self.build.ins().iadd_imm(firsts[0], imm.cast_signed()),
             Form::Pair => {

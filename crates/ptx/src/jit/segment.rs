@@ -43,6 +43,8 @@ pub(super) enum Made {
     Function(Waiting),
     /// Words or doubles in memory: a row for each half of the warp.
     Rows([Value; 2], bool),
+    /// Words that are at hand, by group.
+    Words([Value; GROUPS]),
     /// The lanes of a line of 64 bits, or of 32.
     Line(bool, LineOf),
     /// The lanes of lines of halves, likewise.
@@ -236,6 +238,7 @@ impl Lanes<'_, '_> {
 
     fn made(&mut self, made: &Made) -> Four {
         match made {
+            Made::Words(words) => Four::Word(words[self.group]),
             Made::Line(is_double, line) => self.emit.line_in_group(*is_double, *line, self.group),
             Made::Halves(is_double, halves) => {
                 self.emit.halves_in_group(*is_double, *halves, self.group)
@@ -246,7 +249,12 @@ impl Lanes<'_, '_> {
             Made::Function(waiting) => {
                 let sources: Vec<Four> =
                     waiting.sources.iter().map(|source| self.source(*source)).collect();
-                let new = self.emit.four(waiting.form, waiting.imm, &sources);
+                let new = match (waiting.form, waiting.sources.get(1)) {
+                    (Form::ShiftBy { .. }, Some(Source::Line(_, amount))) => {
+                        self.emit.shifted(waiting.form, sources[0], amount.first)
+                    }
+                    _ => self.emit.four(waiting.form, waiting.imm, &sources),
+                };
                 let Some((guard, negated, old)) = waiting.guard else { return new };
                 let (mask, old) = (self.source(guard).word(), self.source(old));
                 let mask = if negated { self.emit.build.ins().bnot(mask) } else { mask };

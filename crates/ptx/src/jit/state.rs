@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use crate::code::{Axis, BARRIERS, Held, Line};
+use crate::code::{Axis, BARRIERS, Held, Line, Shuffle};
 
 /// The registers and memory of a warp as compiled code reaches them.
 #[repr(C)]
@@ -103,8 +103,40 @@ pub(crate) struct Calls {
     /// Executes the instruction at a position for all lanes. Returns whether it stopped: an access waits
     /// or a lane ends the kernel. The last argument says whether results that are lines stay lines only.
     pub(crate) instruction: unsafe extern "C" fn(*mut State, u32, u32) -> u32,
+    /// Carries a shuffle out, from the first register of the warp, the places of rows in it, the offset and the
+    /// control. Returns the lanes that are inside of their segments. See [`Exchange`].
+    pub(crate) exchange: unsafe extern "C" fn(*mut u32, u64, u32, u32) -> u32,
     /// Where the bytes of a span are; null if the warp is not known to reach them.
     pub(crate) span: unsafe extern "C" fn(*mut State, u64, u32, u32, u32) -> *mut u8,
+}
+
+/// A shuffle of a row of words by offsets: those of a row, or one for all lanes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Exchange {
+    pub(crate) mode: Shuffle,
+    pub(crate) result: u16,
+    pub(crate) source: u16,
+    pub(crate) offsets: Option<u16>,
+}
+
+impl Exchange {
+    /// As compiled code passes it. No register has the place of all ones.
+    pub(super) fn packed(self) -> u64 {
+        let places = [self.result, self.source, self.offsets.unwrap_or(u16::MAX)];
+        places.into_iter().fold(self.mode as u64, |all, place| all << 16 | u64::from(place))
+    }
+
+    #[inline(always)]
+    pub(crate) fn unpacked(packed: u64) -> Self {
+        let [result, source, offsets] = [32, 16, 0].map(|at| (packed >> at) as u16);
+        let mode = match packed >> 48 {
+            0 => Shuffle::Up,
+            1 => Shuffle::Down,
+            2 => Shuffle::Butterfly,
+            _ => Shuffle::Index,
+        };
+        Self { mode, result, source, offsets: (offsets != u16::MAX).then_some(offsets) }
+    }
 }
 
 /// How a piece was left, as compiled code returns it.

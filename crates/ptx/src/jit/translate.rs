@@ -129,6 +129,9 @@ impl<'f, 'p> Translate<'f, 'p> {
                 Code::Special(special) if self.special(op, special) => {}
                 Code::Branch(target) => is_left = self.branch(op, target, position),
                 Code::Vote { mode, .. } => self.vote(op, mode, position),
+                Code::Shuffle { mode, predicate, .. } => {
+                    self.shuffle(op, (mode, predicate), position);
+                }
                 // The lanes of a whole warp are together.
                 Code::WarpBarrier => {}
                 _ => self.by_interpreter(op, position),
@@ -230,6 +233,12 @@ impl<'f, 'p> Translate<'f, 'p> {
     /// An instruction of registers.
     fn pure(&mut self, op: &Op, pure: Pure, position: u32) {
         let Some(form) = pure.form else { return self.by_interpreter(op, position) };
+        if form == Form::Split {
+            return self.split(op, position);
+        }
+        if matches!(form, Form::ShiftBy { .. }) && !self.is_same(op.s[1]) {
+            return self.shift_by_words(op, form, position);
+        }
         if op.guard == UNGUARDED && (self.by_lines(op, form) || self.by_halves(op, form)) {
             return;
         }
@@ -240,6 +249,11 @@ impl<'f, 'p> Translate<'f, 'p> {
         let sources: Vec<Source> =
             files.iter().zip(op.s).map(|(file, slot)| self.source(*file, slot)).collect();
         let result = Register { file: form.result(), place: op.d[0] };
+        self.function(op, (form, sources), result);
+    }
+
+    /// A function of lanes.
+    fn function(&mut self, op: &Op, (form, sources): (Form, Vec<Source>), result: Register) {
         let guard = (op.guard != UNGUARDED).then(|| {
             let guard = self.source(File::Predicate, op.guard);
             (guard, op.negated, self.source(result.file, result.place))
@@ -247,6 +261,42 @@ impl<'f, 'p> Translate<'f, 'p> {
         let waiting = Waiting { form, imm: op.imm, sources, guard };
         let at = self.segment.make(Made::Function(waiting));
         self.set_made(result, at);
+    }
+
+    /// Whether all lanes of a word are known to be the same.
+    fn is_same(&mut self, slot: u16) -> bool {
+        matches!(self.holds(File::Word, slot).1, Holds::Line(line) if line.is_same())
+    }
+
+    /// A shift by a register that all lanes may share: here if they do, else by the interpreter.
+    fn shift_by_words(&mut self, op: &Op, form: Form, position: u32) {
+        let is_whole = self.task.of == Of::Whole && op.guard == UNGUARDED;
+        if !is_whole || !matches!(self.holds(File::Word, op.s[1]).1, Holds::Lanes) {
+            return self.by_interpreter(op, position);
+        }
+        self.write(position);
+        let value = self.source(form.sources()[0], op.s[0]);
+        let result = Register { file: form.result(), place: op.d[0] };
+        self.emit.shift_if_same(form, (value, op.s[1]), result, position);
+        self.registers.insert(key(result), Holds::Lanes);
+        self.begins = position + 1;
+    }
+
+    /// Halves of 64 bits.
+    fn split(&mut self, op: &Op, position: u32) {
+        if op.guard != UNGUARDED {
+            return self.by_interpreter(op, position);
+        }
+        for result in 0..(op.imm >> 32) as usize {
+            let form = if op.imm >> (4 * result) & 1 == 0 { Form::Low } else { Form::High };
+            let half = Op { d: [op.d[result], 0, 0, 0], ..op.clone() };
+            if self.by_lines(&half, form) || self.by_halves(&half, form) {
+                continue;
+            }
+            let source = self.source(File::Double, op.s[0]);
+            let register = Register { file: File::Word, place: op.d[result] };
+            self.function(op, (form, vec![source]), register);
+        }
     }
 
     /// Computes an instruction once for all lanes, if its sources are lines and its result is one.
@@ -335,7 +385,14 @@ impl<'f, 'p> Translate<'f, 'p> {
     fn special(&mut self, op: &Op, special: Special) -> bool {
         let register = Register { file: File::Word, place: op.d[0] };
         let Some(step) = self.task.observed.special_step(special) else {
-            return self.half_special(special, register);
+            let Some(values) = special.of_lane() else {
+                return self.half_special(special, register);
+            };
+            let group = |at: usize| std::array::from_fn(|lane| values[4 * at + lane]);
+            let words = std::array::from_fn(|at| self.emit.words_of(group(at)));
+            let at = self.segment.make(Made::Words(words));
+            self.set_made(register, at);
+            return true;
         };
         let first = match special {
             Special::Thread(axis) => self.emit.thread(axis, step, false, self.begins)[0],

@@ -3,9 +3,10 @@
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
-use super::emit::{DOUBLES, Emit, WORDS};
-use super::value::Four;
-use crate::code::{Compared, Form, Width};
+use super::emit::{DOUBLES, Emit, WORDS, plain};
+use super::segment::Source;
+use super::value::{Four, GROUPS};
+use crate::code::{Compared, Form, Register, Width};
 use crate::math::compare::Comparison;
 
 impl Emit<'_> {
@@ -14,6 +15,9 @@ impl Emit<'_> {
         match form {
             Form::Copy(_) => s[0],
             Form::Low => Four::Word(self.low_halves(s[0].double())),
+            Form::High => Four::Word(self.high_halves(s[0].double())),
+            Form::CountOnes => Four::Word(self.ones(s[0].word())),
+            Form::LeadingZeros { finds } => Four::Word(self.leading_zeros(s[0].word(), finds)),
             Form::Widen { signed } => Four::Double(self.widened(s[0].word(), signed)),
             Form::Pair => {
                 let ([low, high], [a, b]) =
@@ -102,6 +106,109 @@ impl Emit<'_> {
             Form::ShiftRight { signed: true, .. } => ins.sshr_imm(s[0], amount),
             Form::ShiftRight { signed: false, .. } => ins.ushr_imm(s[0], amount),
             _ => s[0],
+        }
+    }
+
+    /// A shift of a number, or of vectors, by an amount that all lanes share.
+    pub(super) fn shift_by(&mut self, form: Form, value: Value, amount: Value) -> Value {
+        let Form::ShiftBy { width, left, signed } = form else { return value };
+        let bits = if width == Width::Word { 32 } else { 64 };
+        if signed && !left {
+            let most = self.word(bits - 1);
+            let amount = self.build.ins().umin(amount, most);
+            return self.build.ins().sshr(value, amount);
+        }
+        let limit = self.word(bits);
+        let fits = self.compare(IntCC::UnsignedLessThan, amount, limit);
+        let mut keep = self.all_or_none(fits);
+        if width == Width::Double {
+            keep = self.build.ins().sextend(types::I64, keep);
+        }
+        let kind = self.build.func.dfg.value_type(value);
+        if kind.is_vector() {
+            keep = self.build.ins().splat(kind, keep);
+        }
+        let shifted = match left {
+            true => self.build.ins().ishl(value, amount),
+            false => self.build.ins().ushr(value, amount),
+        };
+        self.build.ins().band(shifted, keep)
+    }
+
+    /// Shifts a source by the amount in a register if all lanes share it, or else the interpreter does.
+    pub(super) fn shift_if_same(
+        &mut self,
+        form: Form,
+        (value, amounts): (Source, u16),
+        result: Register,
+        position: u32,
+    ) {
+        let (base, offset) = self.lanes_of_word(amounts, 0);
+        let amount = self.build.ins().load(types::I32, plain(), base, offset);
+        let all = self.build.ins().splat(WORDS, amount);
+        let mut differing = self.words(0);
+        for group in 0..GROUPS {
+            let own = self.load_word(amounts, group).word();
+            let bits = self.build.ins().bxor(own, all);
+            differing = self.build.ins().bor(differing, bits);
+        }
+        let differs = self.build.ins().vany_true(differing);
+        let (here, away) = (self.build.create_block(), self.build.create_block());
+        let done = self.build.create_block();
+        self.build.ins().brif(differs, away, &[], here, &[]);
+        self.build.switch_to_block(here);
+        for group in 0..GROUPS {
+            let four = self.group_of(value, group);
+            let four = self.shifted(form, four, amount);
+            self.store(result.place, group, four);
+        }
+        self.forget_lines(&[result]);
+        self.build.ins().jump(done, &[]);
+        self.build.switch_to_block(away);
+        self.call_instruction(position, false);
+        self.build.ins().jump(done, &[]);
+        self.build.switch_to_block(done);
+    }
+
+    /// A shift of four lanes by an amount that all share.
+    pub(super) fn shifted(&mut self, form: Form, value: Four, amount: Value) -> Four {
+        match value {
+            Four::Double(halves) => {
+                Four::Double(halves.map(|half| self.shift_by(form, half, amount)))
+            }
+            Four::Word(value) | Four::Mask(value) => Four::Word(self.shift_by(form, value, amount)),
+        }
+    }
+
+    /// How many bits of four words are 1: sums of pairs, of four, and of bytes.
+    fn ones(&mut self, value: Value) -> Value {
+        let [pairs, fours, bytes] = [0x5555_5555, 0x3333_3333, 0x0f0f_0f0f].map(|m| self.words(m));
+        let half = self.build.ins().ushr_imm(value, 1);
+        let half = self.build.ins().band(half, pairs);
+        let value = self.build.ins().isub(value, half);
+        let (low, high) =
+            (self.build.ins().band(value, fours), self.build.ins().ushr_imm(value, 2));
+        let high = self.build.ins().band(high, fours);
+        let value = self.build.ins().iadd(low, high);
+        let high = self.build.ins().ushr_imm(value, 4);
+        let value = self.build.ins().iadd(value, high);
+        let value = self.build.ins().band(value, bytes);
+        let each = self.words(0x0101_0101);
+        let sums = self.build.ins().imul(value, each);
+        self.build.ins().ushr_imm(sums, 24)
+    }
+
+    /// The zeros above the highest 1 of four words, or its place.
+    fn leading_zeros(&mut self, mut value: Value, finds: bool) -> Value {
+        for distance in [1, 2, 4, 8, 16] {
+            let below = self.build.ins().ushr_imm(value, distance);
+            value = self.build.ins().bor(value, below);
+        }
+        let ones = self.ones(value);
+        let [one, all] = [1, 32].map(|number| self.words(number));
+        match finds {
+            true => self.build.ins().isub(ones, one),
+            false => self.build.ins().isub(all, ones),
         }
     }
 

@@ -422,16 +422,24 @@ impl<'t> Builder<'_, 't> {
         }
         match name {
             "popc" if wide => self.plain(un!(u64 => u32, |a| a.count_ones()), word, &[kind], o, 0),
-            "popc" => self.plain(un!(u32 => u32, |a| a.count_ones()), word, &[kind], o, 0),
+            "popc" => {
+                let run = un!(u32 => u32, |a| a.count_ones()).as_form(Form::CountOnes);
+                self.plain(run, word, &[kind], o, 0)
+            }
             "clz" if wide => {
                 self.plain(un!(u64 => u32, |a| a.leading_zeros()), word, &[kind], o, 0)
             }
-            "clz" => self.plain(un!(u32 => u32, |a| a.leading_zeros()), word, &[kind], o, 0),
+            "clz" => {
+                let form = Form::LeadingZeros { finds: false };
+                let run = un!(u32 => u32, |a| a.leading_zeros()).as_form(form);
+                self.plain(run, word, &[kind], o, 0)
+            }
             "brev" if wide => self.one(un!(u64 => u64, |a| a.reverse_bits()), kind, o),
             "brev" => self.one(un!(u32 => u32, |a| a.reverse_bits()), kind, o),
             "bfind" => {
                 let run = match (wide, signed, m.take("shiftamt")) {
-                    (false, false, false) => un!(u32 => u32, |a| fields::find_32(a)),
+                    (false, false, false) => un!(u32 => u32, |a| fields::find_32(a))
+                        .as_form(Form::LeadingZeros { finds: true }),
                     (false, true, false) => un!(i32 => u32, |a| fields::find_32_signed(a)),
                     (true, false, false) => un!(u64 => u32, |a| fields::find_64(a)),
                     (true, true, false) => un!(i64 => u32, |a| fields::find_64_signed(a)),

@@ -89,7 +89,12 @@ impl<'t> Builder<'_, 't> {
         } else {
             by_bits!(kind, T => bin!(T, u32 => T, |a, b| a.shift_right(b)))
         };
-        self.plain(run, kind, &[kind, Type::U32], o, 0)
+        let form = whole(kind).map(|width| Form::ShiftBy {
+            width,
+            left: name == "shl",
+            signed: kind.is_signed(),
+        });
+        self.plain(run.as_form(form), kind, &[kind, Type::U32], o, 0)
     }
 
     /// `shf.l`, `shf.r`
@@ -257,7 +262,8 @@ impl<'t> Builder<'_, 't> {
         }
         let run: Pure = match (width(kind), width(part)) {
             (32, _) => pure!(|l, op| take_apart::<u32, u16>(l, op, |a, i| (a >> (16 * i)) as u16)),
-            (_, 32) => pure!(|l, op| take_apart::<u64, u32>(l, op, |a, i| (a >> (32 * i)) as u32)),
+            (_, 32) => pure!(|l, op| take_apart::<u64, u32>(l, op, |a, i| (a >> (32 * i)) as u32))
+                .as_form(Form::Split),
             _ => pure!(|l, op| take_apart::<u64, u16>(l, op, |a, i| (a >> (16 * i)) as u16)),
         };
         let mut which = 0;
