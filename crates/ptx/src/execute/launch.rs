@@ -58,8 +58,9 @@ pub struct Config {
     /// itself declares.
     pub stack_bytes: u32,
     /// After how many visits of a position by whole warps a piece of the kernel is compiled that begins
-    /// there, and after eight times as many one for parts of warps; `None` to interpret all. Results,
-    /// figures and the order of accesses are the same. Without the feature `jit`, all is interpreted.
+    /// there. It takes eight times as many within straight code, and eight times as many for parts of warps.
+    /// `None` to interpret all. Results, figures and the order of accesses are the same. Without the
+    /// feature `jit`, all is interpreted.
     pub compile_after: Option<u32>,
     /// `%gridid`.
     pub grid_id: u64,

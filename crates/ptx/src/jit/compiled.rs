@@ -22,6 +22,9 @@ use crate::code::{Program, Set};
 const VARIANTS: usize = 6;
 /// The most pieces of a program: each takes a few KiB of code, and a hostile program could ask for many.
 const MOST_PIECES: u32 = 4096;
+/// After how many times as many visits a piece is made within straight code: most warps come there because
+/// a turn ended, which it does in many places, and the code is in the pieces of others already.
+const WITHIN: u32 = 8;
 /// A piece is made anew after an instruction gave no line so often.
 const PATIENCE: u32 = 100;
 
@@ -170,7 +173,9 @@ impl Compiled {
         });
         let Some(at) = positions.get(position as usize) else { return };
         let visits = at.visits.load(Ordering::Relaxed);
-        let after = after.saturating_mul(of.patience());
+        let targets = self.targets.get_or_init(|| Targets::of(program));
+        let within = if targets.is_within(program, of, position) { WITHIN } else { 1 };
+        let after = after.saturating_mul(of.patience() * within);
         if visits < after {
             return at.visits.store(visits + 1, Ordering::Relaxed);
         }
@@ -180,7 +185,6 @@ impl Compiled {
                 .get(other as usize)
                 .is_some_and(|at| at.has_pieces() || at.visits.load(Ordering::Relaxed) >= after / 4)
         };
-        let targets = self.targets.get_or_init(|| Targets::of(program));
         let extents = Extent::all((program, targets), of, position, is_worth);
         self.make(program, (of, extents), at, calls, seen);
     }

@@ -125,6 +125,13 @@ impl Targets {
     fn has(&self, position: u32) -> bool {
         self.0.contains(&position)
     }
+
+    /// Whether straight code goes through a position: no piece ends before it, and nothing jumps there.
+    pub(super) fn is_within(&self, program: &Program, of: Of, position: u32) -> bool {
+        let before = position.checked_sub(1).and_then(|at| program.ops.get(at as usize));
+        let goes_on = before.is_some_and(|op| is_compiled(program, of, op) && !ends(op, position));
+        goes_on && !self.has(position)
+    }
 }
 
 /// The registers that hold addresses of the accesses of extents.
