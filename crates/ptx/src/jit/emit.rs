@@ -17,6 +17,11 @@ use crate::code::{Axis, WIDTH};
 pub(super) const WORDS: Type = types::I32X4;
 pub(super) const DOUBLES: Type = types::I64X2;
 
+/// The type of vectors of a width.
+pub(super) const fn vector_of(is_double: bool) -> Type {
+    if is_double { DOUBLES } else { WORDS }
+}
+
 /// Makes the code of one piece.
 pub(super) struct Emit<'f> {
     pub(super) build: FunctionBuilder<'f>,

@@ -3,9 +3,9 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
-use super::emit::Emit;
+use super::emit::{Emit, vector_of};
 use super::value::{Four, GROUPS, LineOf};
-use super::wide::{order, vector_of};
+use super::wide::order;
 use crate::code::{Compared, Form, Width};
 use crate::math::compare::Comparison;
 

@@ -5,11 +5,10 @@ use std::mem::offset_of;
 
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
-use super::emit::{Emit, foreign, plain};
+use super::emit::{Emit, foreign, plain, vector_of};
 use super::live::Live;
 use super::state::State;
 use super::value::{Four, GROUPS, HALF, Halves, LineOf};
-use super::wide::vector_of;
 use crate::code::{File, Form, Held, MOST_LINES, Register, Set, WIDTH};
 
 /// Where a lane of a source is.

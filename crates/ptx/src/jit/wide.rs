@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
-use super::emit::{DOUBLES, Emit, WORDS, plain};
+use super::emit::{Emit, WORDS, plain};
 use super::segment::Source;
 use super::value::{Four, GROUPS};
 use crate::code::{Compared, Form, Register, Width};
@@ -309,9 +309,4 @@ pub(super) fn order(comparison: Comparison, signed: bool) -> IntCC {
         _ => IntCC::NotEqual,
     };
     if signed { order } else { order.unsigned() }
-}
-
-/// The type of vectors of a width.
-pub(super) const fn vector_of(is_double: bool) -> cranelift_codegen::ir::Type {
-    if is_double { DOUBLES } else { WORDS }
 }
