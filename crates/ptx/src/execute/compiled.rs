@@ -276,8 +276,24 @@ impl<'a> Engine<'a> {
         warp: &mut Warp,
         (pc, left): (u32, u32),
     ) -> Option<Entered<'a>> {
-        let compiled = self.pieces.as_ref()?.compiled;
-        let position = compiled.at(Of::Whole, pc);
+        let position = self.pieces.as_ref()?.compiled.at(Of::Whole, pc);
+        let (state, whole) = (&mut entrance.state, (warp, None));
+        let entered = self.enter_first(state, common, whole, (Of::Whole, pc, position), left)?;
+        entrance.recent[pc as usize % RECENT] = Some(entered.found);
+        Some(entered)
+    }
+
+    /// Runs the first piece of a position that fits, for a part of the warp if one is named. If there is none,
+    /// one is asked for.
+    #[inline(never)]
+    pub(super) fn enter_first(
+        &mut self,
+        state: &mut State,
+        common: &mut Common,
+        (warp, mut part): (&mut Warp, Option<&mut Fragment>),
+        (of, pc, position): (Of, u32, Option<&'a Position>),
+        left: u32,
+    ) -> Option<Entered<'a>> {
         let (mut is_tight, mut index) = (false, 0);
         while let Some(position) = position
             && let Some(piece) = position.piece(index)
@@ -287,15 +303,14 @@ impl<'a> Engine<'a> {
                 is_tight |= piece.most > left;
                 continue;
             }
-            let found = Found { pc, position, piece };
-            let entered = self.enter(&mut entrance.state, common, (warp, None), found, left);
-            if let Some(entered) = entered {
-                entrance.recent[pc as usize % RECENT] = Some(found);
-                return Some(entered);
+            let (found, lanes) = (Found { pc, position, piece }, (&mut *warp, part.as_deref_mut()));
+            let entered = self.enter(state, common, lanes, found, left);
+            if entered.is_some() {
+                return entered;
             }
         }
         if !is_tight && !position.is_some_and(Position::is_closed) {
-            self.want_piece(common, warp, (Of::Whole, pc));
+            self.want_piece(common, warp, (of, pc));
         }
         None
     }
@@ -332,7 +347,7 @@ impl<'a> Engine<'a> {
     }
 
     #[inline(never)]
-    pub(super) fn want_piece(&mut self, common: &Common, warp: &Warp, (of, pc): (Of, u32)) {
+    fn want_piece(&mut self, common: &Common, warp: &Warp, (of, pc): (Of, u32)) {
         let Some(pieces) = &self.pieces else { return };
         let special = |special| self.special_step(common, warp, special);
         let half_special = |special| self.half_special_step(warp, special);

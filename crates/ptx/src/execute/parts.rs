@@ -7,9 +7,9 @@
 use super::access::Blocked;
 use super::block::Common;
 use super::engine::Engine;
-use super::entrance::{Entered, Entrance, Found};
+use super::entrance::{Entered, Entrance};
 use super::warp::{Fragment, State as Waits, Warp};
-use crate::jit::{Of, Position};
+use crate::jit::Of;
 
 impl<'a> Engine<'a> {
     /// Runs a fragment by a piece from its position on, until `slice` instructions are spent at most.
@@ -32,7 +32,10 @@ impl<'a> Engine<'a> {
         let left = slice - *spent;
         let state = &mut entrance.state;
         (state.lanes, state.meeting) = (fragment.mask.into(), meeting.into());
-        let entered = self.enter_part(entrance, common, warp, fragment, (position, left));
+        self.approach(state, warp);
+        let at = (Of::Part, fragment.pc, position);
+        let part = (&mut *warp, Some(&mut *fragment));
+        let entered = self.enter_first(state, common, part, at, left);
         let Some(Entered { left: way, blocked, .. }) = entered else { return Ok(false) };
         let state = &mut entrance.state;
         let executed = left - state.left as u32 + way.last();
@@ -47,39 +50,6 @@ impl<'a> Engine<'a> {
         stats.thread_instructions += u64::from(fragment.mask.count_ones()) * u64::from(executed);
         entrance.take_bytes(stats);
         blocked.map_or(Ok(executed > 0), Err)
-    }
-
-    /// Runs the first piece of a position that fits.
-    #[inline(never)]
-    fn enter_part(
-        &mut self,
-        entrance: &mut Entrance<'a>,
-        common: &mut Common,
-        warp: &mut Warp,
-        fragment: &mut Fragment,
-        (position, left): (Option<&'a Position>, u32),
-    ) -> Option<Entered<'a>> {
-        let (mut is_tight, mut index) = (false, 0);
-        while let Some(position) = position
-            && let Some(piece) = position.piece(index)
-        {
-            index += 1;
-            if piece.most > left || piece.is_retired() {
-                is_tight |= piece.most > left;
-                continue;
-            }
-            self.approach(&mut entrance.state, warp);
-            let found = Found { pc: fragment.pc, position, piece };
-            let part = (&mut *warp, Some(&mut *fragment));
-            let entered = self.enter(&mut entrance.state, common, part, found, left);
-            if entered.is_some() {
-                return entered;
-            }
-        }
-        if !is_tight && !position.is_some_and(Position::is_closed) {
-            self.want_piece(common, warp, (Of::Part, fragment.pc));
-        }
-        None
     }
 }
 
