@@ -38,8 +38,9 @@ pub(crate) enum Logic {
 pub(crate) enum Form {
     /// A copy of a register.
     Copy(Width),
-    /// The lower half of 64 bits, and the upper one.
+    /// The lower half of 64 bits.
     Low,
+    /// The upper half of 64 bits.
     High,
     /// Halves of 64 bits. The immediate says which, as for the interpreter's function.
     Split,

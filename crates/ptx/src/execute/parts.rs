@@ -8,7 +8,7 @@ use super::access::Blocked;
 use super::block::Common;
 use super::engine::Engine;
 use super::entrance::{Entered, Entrance};
-use super::warp::{Fragment, State as Waits, Warp};
+use super::warp::{Fragment, Warp};
 use crate::jit::Of;
 
 impl<'a> Engine<'a> {
@@ -28,7 +28,7 @@ impl<'a> Engine<'a> {
         if !fragment.is_kernel() || position.is_some_and(|at| at.is_closed() && !at.has_pieces()) {
             return Ok(false);
         }
-        let Some(meeting) = meeting(warp, fragment) else { return Ok(false) };
+        let Some(meeting) = warp.next_ahead(fragment) else { return Ok(false) };
         let left = slice - *spent;
         let state = &mut entrance.state;
         (state.lanes, state.meeting) = (fragment.mask.into(), meeting.into());
@@ -51,21 +51,4 @@ impl<'a> Engine<'a> {
         entrance.take_bytes(stats);
         blocked.map_or(Ok(executed > 0), Err)
     }
-}
-
-/// The lowest position at which another fragment is that this one may meet or has to let go first; `None`
-/// if one is behind it.
-fn meeting(warp: &Warp, fragment: &Fragment) -> Option<u32> {
-    if warp.taking_turns() {
-        return None;
-    }
-    let mut lowest = u32::MAX;
-    for other in &warp.fragments {
-        match (other.state, other.is_kernel()) {
-            (Waits::Ready | Waits::Lanes, true) => lowest = lowest.min(other.pc),
-            (Waits::Ready, false) => return None,
-            _ => {}
-        }
-    }
-    (fragment.pc <= lowest).then_some(lowest)
 }

@@ -391,6 +391,23 @@ impl Warp {
         lowest
     }
 
+    /// The lowest position at which another fragment is that this one may meet or has to let go first; `None`
+    /// if one is behind it.
+    pub(super) fn next_ahead(&self, fragment: &Fragment) -> Option<u32> {
+        if self.taking_turns() {
+            return None;
+        }
+        let mut lowest = u32::MAX;
+        for other in &self.fragments {
+            match (other.state, other.is_kernel()) {
+                (State::Ready | State::Lanes, true) => lowest = lowest.min(other.pc),
+                (State::Ready, false) => return None,
+                _ => {}
+            }
+        }
+        (fragment.pc <= lowest).then_some(lowest)
+    }
+
     /// Whether the turns of waiting fragments are on: a fragment then runs for a short time.
     pub(super) fn taking_turns(&self) -> bool {
         self.turns > 0

@@ -1,30 +1,20 @@
 //! Loads and stores of some lanes of a warp, one lane after the other.
 
-use std::mem::offset_of;
-
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
 
 use super::access::{Run, int_of};
 use super::emit::{Emit, foreign, plain};
-use super::places::{Places, Reached};
+use super::places::{Ends, Places, Reached};
 use super::segment::Source;
-use super::state::State;
 use super::value::{GROUPS, LineOf};
 use crate::code::{File, Place, Register, WIDTH};
 
 impl Emit<'_> {
-    /// Carries an access of these lanes out: here, or by the interpreter if they are in several places.
-    /// Nothing is moved before all of them are known to be in one.
-    pub(super) fn apart(
-        &mut self,
-        places: &Places<'_>,
-        lanes: Value,
-        keeps_no_lines: impl FnOnce(&mut Self),
-    ) {
-        let (some, away) = (self.build.create_block(), self.build.create_block());
-        let done = self.build.create_block();
-        self.build.set_cold_block(away);
+    /// Moves the bytes of these lanes if there are some, or goes to `away` before any is moved.
+    pub(super) fn move_some(&mut self, places: &Places<'_>, lanes: Value, ends: Ends) {
+        let Ends { away, done } = ends;
+        let some = self.build.create_block();
         self.build.ins().brif(lanes, some, &[], done, &[]);
         self.build.switch_to_block(some);
         let reached = match places.access.place {
@@ -49,19 +39,6 @@ impl Emit<'_> {
         self.each_lane(lanes, |emit, lane| emit.move_lane(places, &reached, lane));
         self.build.ins().jump(moved, &[]);
         self.build.switch_to_block(moved);
-        if places.access.place != Place::Shared {
-            let field = match places.is_store() {
-                true => offset_of!(State, written),
-                false => offset_of!(State, read),
-            };
-            self.add_bytes(field, lanes, places.access.all_bytes());
-        }
-        keeps_no_lines(self);
-        self.build.ins().jump(done, &[]);
-        self.build.switch_to_block(away);
-        self.call_instruction(places.position, false);
-        self.build.ins().jump(done, &[]);
-        self.build.switch_to_block(done);
     }
 
     /// Loads a row, if the bytes of all lanes are inside, and goes to `moved`. Other accesses follow.

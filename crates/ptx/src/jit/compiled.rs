@@ -173,9 +173,11 @@ impl Compiled {
         });
         let Some(at) = positions.get(position as usize) else { return };
         let visits = at.visits.load(Ordering::Relaxed);
+        let mut after = after.saturating_mul(of.patience());
         let targets = self.targets.get_or_init(|| Targets::of(program));
-        let within = if targets.is_within(program, of, position) { WITHIN } else { 1 };
-        let after = after.saturating_mul(of.patience() * within);
+        if visits >= after && targets.is_within(program, of, position) {
+            after = after.saturating_mul(WITHIN);
+        }
         if visits < after {
             return at.visits.store(visits + 1, Ordering::Relaxed);
         }

@@ -137,8 +137,9 @@ impl<'f> Emit<'f> {
         self.part.unwrap_or_else(|| self.word(u32::MAX))
     }
 
-    /// Adds as many bytes to a field as so many lanes move, if each moves so many.
-    pub(super) fn add_bytes(&mut self, offset: usize, lanes: Value, each: u32) {
+    /// Adds as many bytes to a field as these lanes move, or all if none are named, if each moves so many.
+    pub(super) fn count_bytes(&mut self, offset: usize, lanes: Option<Value>, each: u32) {
+        let Some(lanes) = lanes else { return self.add_to_field(offset, each * WIDTH as u32) };
         let count = self.build.ins().popcnt(lanes);
         let count = self.build.ins().uextend(types::I64, count);
         let more = self.build.ins().imul_imm(count, i64::from(each));

@@ -1,11 +1,12 @@
 //! Machine code for pieces of kernels that run often.
 //!
-//! A *piece* begins where a fragment with all 32 lanes, alone in its warp, has been often, or a part of one. It holds one or
-//! more *extents*: runs of instructions without jumps into them. One extent follows another at once when
-//! all lanes go there, if it is visited as often and the piece has room. A piece ends at instructions that
-//! only the interpreter executes: a barrier, an atomic, a call. The interpreter enters it, and goes on
-//! where it leaves. Pieces follow one another in a chain (`execute/compiled`), which itself executes an
-//! instruction between them if all lanes go on together behind it.
+//! A *piece* begins where whole warps have been often, or parts of warps: with all 32 lanes together, or
+//! some of them. It holds one or more *extents*: runs of instructions without jumps into them. One extent
+//! follows another at once when all its lanes go there, if it is visited as often and the piece has room. A
+//! piece ends at instructions that only the interpreter executes: a barrier, an atomic, a call. The
+//! interpreter enters it, and goes on where it leaves. Pieces follow one another in a chain
+//! (`execute/compiled`), which itself executes an instruction between them if all lanes go on together
+//! behind it.
 //!
 //! Five rules keep both equal, instruction by instruction:
 //!
@@ -46,6 +47,7 @@ mod extent;
 mod float;
 mod group;
 mod halves;
+mod holds;
 mod line;
 mod live;
 mod moves;

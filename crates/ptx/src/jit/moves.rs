@@ -5,7 +5,7 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 
 use super::access::{Run, Wanted};
 use super::places::Places;
-use super::segment::{Made, Store, key};
+use super::segment::{Made, Store};
 use super::state::Of;
 use super::translate::{Holds, Translate};
 use super::value::LineOf;
@@ -72,7 +72,10 @@ impl Translate<'_, '_> {
         }
         let is_guarded = op.guard != UNGUARDED;
         if is_guarded && !is_store {
-            self.fill_results(op, access);
+            // Some lanes keep what they hold.
+            for element in 0..usize::from(access.count) {
+                self.fill_lanes(result(op, access, element));
+            }
         }
         self.write(position);
         let address = self.source(if access.wide { File::Double } else { File::Word }, op.s[0]);
@@ -89,16 +92,10 @@ impl Translate<'_, '_> {
         self.sites += u32::from(access.place != Place::Shared);
         let (loads, stores) = (&loads[..], &stores[..]);
         let places = Places { access, imm, address, loads, stores, site, position };
-        if is_guarded || self.task.of == Of::Part {
-            let lanes = self.guarded_lanes(op, position);
-            self.emit.apart(&places, lanes, |emit| emit.forget_lines(loads));
-        } else {
-            self.emit.places(&places, |emit| emit.forget_lines(loads));
-        }
-        for register in loads {
-            self.registers.insert(key(*register), Holds::Lanes);
-        }
-        self.begins = position + 1;
+        let is_some = is_guarded || self.task.of == Of::Part;
+        let some = is_some.then(|| self.guarded_lanes(op, position));
+        self.emit.places(&places, some);
+        self.go_on_with(loads, position);
     }
 
     /// The lanes that execute an instruction.
@@ -111,17 +108,6 @@ impl Translate<'_, '_> {
         match op.negated {
             true => self.emit.build.ins().band_not(lanes, guard),
             false => self.emit.both(lanes, guard),
-        }
-    }
-
-    /// The lanes of a load's results are written, where lines hold them only: some keep their values.
-    fn fill_results(&mut self, op: &Op, access: Access) {
-        for element in 0..usize::from(access.count) {
-            let register = result(op, access, element);
-            if let Holds::Line(line) = self.holds(register.file, register.place).1 {
-                let at = self.segment.make(Made::Line(register.file == File::Double, line));
-                self.set_made(register, at);
-            }
         }
     }
 

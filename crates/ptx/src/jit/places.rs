@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Type, Value, types};
+use cranelift_codegen::ir::{Block, InstBuilder, Type, Value, types};
 
 use super::access::int_of;
 use super::emit::{DOUBLES, Emit, WORDS, foreign, plain};
@@ -33,6 +33,13 @@ pub(super) struct Places<'a> {
     pub(super) position: u32,
 }
 
+/// The ways an access may go: to the interpreter with nothing moved, and on.
+#[derive(Clone, Copy)]
+pub(super) struct Ends {
+    pub(super) away: Block,
+    pub(super) done: Block,
+}
+
 impl Places<'_> {
     /// Whether compiled code can carry the access out. An offset keeps the alignment of addresses.
     pub(super) fn are_compiled(access: Access, imm: u64) -> bool {
@@ -50,11 +57,32 @@ impl Places<'_> {
 }
 
 impl Emit<'_> {
-    /// Carries an access out: here, or by the interpreter if the lanes are in several places.
-    pub(super) fn places(&mut self, places: &Places<'_>, keeps_no_lines: impl FnOnce(&mut Self)) {
-        let (here, away) = (self.build.create_block(), self.build.create_block());
-        let done = self.build.create_block();
-        self.build.set_cold_block(away);
+    /// Carries an access of some lanes out, or of all if none are named: here, or by the interpreter if they
+    /// are in several places. Nothing is moved before all of them are known to be in one.
+    pub(super) fn places(&mut self, places: &Places<'_>, some: Option<Value>) {
+        let ends = Ends { away: self.build.create_block(), done: self.build.create_block() };
+        self.build.set_cold_block(ends.away);
+        match some {
+            Some(lanes) => self.move_some(places, lanes, ends),
+            None => self.move_all(places, ends.away),
+        }
+        if places.access.place != Place::Shared {
+            let field = match places.is_store() {
+                true => offset_of!(State, written),
+                false => offset_of!(State, read),
+            };
+            self.count_bytes(field, some, places.access.all_bytes());
+        }
+        self.forget_lines(places.loads);
+        self.build.ins().jump(ends.done, &[]);
+        self.build.switch_to_block(ends.away);
+        self.call_instruction(places.position, false);
+        self.build.ins().jump(ends.done, &[]);
+        self.build.switch_to_block(ends.done);
+    }
+
+    /// Moves the bytes of all lanes, or goes to `away` before any is moved.
+    fn move_all(&mut self, places: &Places<'_>, away: Block) {
         let reached = match places.access.place {
             Place::Shared => self.shared_memory(places),
             _ => {
@@ -63,23 +91,10 @@ impl Emit<'_> {
             }
         };
         let inside = self.are_inside(places, &reached);
+        let here = self.build.create_block();
         self.build.ins().brif(inside, here, &[], away, &[]);
         self.build.switch_to_block(here);
         self.move_lanes(places, reached.ahead);
-        let bytes = places.access.all_bytes() * WIDTH as u32;
-        if places.access.place != Place::Shared {
-            let field = match places.is_store() {
-                true => offset_of!(State, written),
-                false => offset_of!(State, read),
-            };
-            self.add_to_field(field, bytes);
-        }
-        keeps_no_lines(self);
-        self.build.ins().jump(done, &[]);
-        self.build.switch_to_block(away);
-        self.call_instruction(places.position, false);
-        self.build.ins().jump(done, &[]);
-        self.build.switch_to_block(done);
     }
 
     /// A lane's address, as 64 bits.
@@ -135,7 +150,7 @@ impl Emit<'_> {
         &mut self,
         address: Value,
         places: &Places<'_>,
-        away: cranelift_codegen::ir::Block,
+        away: Block,
     ) -> Reached {
         let sites = self.field(offset_of!(State, sites));
         let at = places.site as usize * size_of::<Site>();

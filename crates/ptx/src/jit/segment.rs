@@ -9,7 +9,7 @@ use super::emit::{Emit, foreign, plain, vector_of};
 use super::live::Live;
 use super::state::State;
 use super::value::{Four, GROUPS, HALF, Halves, LineOf};
-use crate::code::{File, Form, Held, MOST_LINES, Register, Set, WIDTH};
+use crate::code::{File, Form, Held, MOST_LINES, Register, Set};
 
 /// Where a lane of a source is.
 #[derive(Debug, Clone, Copy)]
@@ -110,12 +110,6 @@ impl Segment {
             let at = self.make(Made::Halves(is_double(register), halves));
             self.results.insert(key, (register, at));
         }
-        if emit.part.is_some() {
-            for (key, (register, line)) in std::mem::take(&mut self.lines) {
-                let at = self.make(Made::Line(is_double(register), line));
-                self.results.insert(key, (register, at));
-            }
-        }
         self.write_lines(emit);
         for (&place, &mask) in &self.masks {
             emit.set_predicate(place, mask);
@@ -128,18 +122,16 @@ impl Segment {
         let fields =
             [(offset_of!(State, read), self.read), (offset_of!(State, written), self.written)];
         for (field, each) in fields.into_iter().filter(|(_, each)| *each > 0) {
-            match emit.part {
-                Some(lanes) => emit.add_bytes(field, lanes, each),
-                None => emit.add_to_field(field, each * WIDTH as u32),
-            }
+            emit.count_bytes(field, emit.part, each);
         }
     }
 
-    /// Writes lines, and which registers hold some. Registers that never do get their lanes.
+    /// Writes lines, and which registers hold some. Registers that never do get their lanes, and so do all
+    /// of a part of a warp: the other lanes are on no line with them.
     fn write_lines(&mut self, emit: &mut Emit<'_>) {
         let (mut keep, mut forget) = (Set::default(), Set::default());
         for (&key, &(register, line)) in &self.lines {
-            let Some(set) = set_of(register) else {
+            let Some(set) = set_of(register).filter(|_| emit.part.is_none()) else {
                 self.made.push(Made::Line(is_double(register), line));
                 self.results.insert(key, (register, self.made.len() - 1));
                 continue;

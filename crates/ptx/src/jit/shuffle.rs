@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::emit::{Emit, WORDS, plain};
-use super::segment::{Made, key};
+use super::segment::Made;
 use super::state::Exchange;
 use super::translate::{Holds, Mask, Translate};
 use super::value::{GROUPS, LineOf};
@@ -37,14 +37,6 @@ impl Translate<'_, '_> {
         is_constant(slot).then(|| self.task.program.constant_words[place][0])
     }
 
-    /// The word of a register that all lanes share.
-    fn shared_word(&mut self, slot: u16) -> Option<Value> {
-        match self.holds(File::Word, slot).1 {
-            Holds::Line(line) if line.is_same() => Some(line.first),
-            _ => None,
-        }
-    }
-
     /// A shuffle by registers, of which all lanes share the control.
     fn shuffle_by_words(&mut self, op: &Op, (mode, has_predicate): (Shuffle, bool), position: u32) {
         let control = self.shared_word(op.s[2]).filter(|_| !is_constant(op.s[0]));
@@ -52,12 +44,7 @@ impl Translate<'_, '_> {
         let offset = self.shared_word(op.s[1]);
         let offsets = offset.is_none().then_some(op.s[1]);
         for slot in offsets.into_iter().chain([op.s[0]]) {
-            let (register, holds) = self.holds(File::Word, slot);
-            if let Holds::Line(line) = holds {
-                // Its lanes are read from memory.
-                let at = self.segment.make(Made::Line(false, line));
-                self.set_made(register, at);
-            }
+            self.fill_lanes(Register { file: File::Word, place: slot });
         }
         self.write(position);
         let rows = Exchange { mode, result: op.d[0], source: op.s[0], offsets };
@@ -65,8 +52,7 @@ impl Translate<'_, '_> {
         let inside = self.emit.call_exchange(rows, offset, control);
         let result = Register { file: File::Word, place: op.d[0] };
         self.emit.forget_lines(&[result]);
-        self.registers.insert(key(result), Holds::Lanes);
-        self.begins = position + 1;
+        self.go_on_with(&[result], position);
         if has_predicate {
             self.set_mask(op.d[1], Mask { value: inside, is_same: false });
         }
@@ -76,13 +62,9 @@ impl Translate<'_, '_> {
     fn exchange(&mut self, op: &Op, from: [usize; WIDTH], position: u32) {
         let result = Register { file: File::Word, place: op.d[0] };
         let (register, holds) = self.holds(File::Word, op.s[0]);
-        if let Holds::Line(line) = holds {
-            if line.is_same() {
-                return self.set_line(result, line);
-            }
-            // Its lanes are read from memory.
-            let at = self.segment.make(Made::Line(false, line));
-            self.set_made(register, at);
+        match holds {
+            Holds::Line(line) if line.is_same() => return self.set_line(result, line),
+            _ => self.fill_lanes(register),
         }
         self.write(position);
         if from.iter().all(|lane| *lane == from[0]) {

@@ -15,7 +15,6 @@ use super::state::{Of, State};
 use super::value::{Halves, LineOf};
 use crate::code::{
     Code, File, Form, Held, Logic, Op, Program, Pure, Register, Set, Special, UNGUARDED, Vote,
-    is_constant,
 };
 
 /// A predicate of all lanes.
@@ -154,89 +153,13 @@ impl<'f, 'p> Translate<'f, 'p> {
         }
     }
 
-    /// The register or the constant of a slot.
-    pub(super) fn holds(&mut self, file: File, slot: u16) -> (Register, Holds) {
-        let register = Register { file, place: slot };
-        if is_constant(slot) {
-            let (place, is_double) = (slot & !crate::code::CONSTANT, file == File::Double);
-            let value = match is_double {
-                true => self.task.program.constant_doubles[usize::from(place)][0],
-                false => self.task.program.constant_words[usize::from(place)][0].into(),
-            };
-            let first = match is_double {
-                true => self.emit.double(value),
-                false => self.emit.word(value as u32),
-            };
-            return (register, Holds::Line(LineOf { first, step: 0, constant: Some(value) }));
-        }
-        let holds = self.registers.get(&key(register)).copied().unwrap_or(Holds::Lanes);
-        (register, holds)
-    }
-
-    /// A source of a function of lanes.
-    pub(super) fn source(&mut self, file: File, slot: u16) -> Source {
-        let (register, holds) = self.holds(file, slot);
-        match holds {
-            Holds::Made(at) => Source::Made(at),
-            Holds::Line(line) => Source::Line(file == File::Double, line),
-            Holds::Halves(halves) => Source::Halves(file == File::Double, halves),
-            Holds::Mask(mask) => Source::Mask(mask.value),
-            Holds::Lanes if file == File::Predicate => Source::Mask(self.emit.predicate(slot)),
-            Holds::Lanes => Source::Lanes(register),
-        }
-    }
-
-    /// A predicate of all lanes. It may need the segment written, up to the instruction at a position.
-    pub(super) fn mask(&mut self, slot: u16, position: u32) -> Mask {
-        let (_, holds) = self.holds(File::Predicate, slot);
-        match holds {
-            Holds::Mask(mask) => mask,
-            Holds::Made(_) => {
-                self.write(position);
-                Mask { value: self.emit.predicate(slot), is_same: false }
-            }
-            _ => Mask { value: self.emit.predicate(slot), is_same: false },
-        }
-    }
-
-    pub(super) fn set_line(&mut self, register: Register, line: LineOf) {
-        self.segment.results.remove(&key(register));
-        self.segment.halves.remove(&key(register));
-        self.segment.lines.insert(key(register), (register, line));
-        self.registers.insert(key(register), Holds::Line(line));
-    }
-
-    pub(super) fn set_halves(&mut self, register: Register, halves: Halves) {
-        self.segment.results.remove(&key(register));
-        self.segment.lines.remove(&key(register));
-        self.segment.halves.insert(key(register), (register, halves));
-        self.registers.insert(key(register), Holds::Halves(halves));
-    }
-
-    pub(super) fn set_mask(&mut self, slot: u16, mask: Mask) {
-        let register = Register { file: File::Predicate, place: slot };
-        self.segment.results.remove(&key(register));
-        self.segment.masks.insert(slot, mask.value);
-        self.registers.insert(key(register), Holds::Mask(mask));
-    }
-
-    pub(super) fn set_made(&mut self, register: Register, at: usize) {
-        self.segment.lines.remove(&key(register));
-        self.segment.halves.remove(&key(register));
-        if register.file == File::Predicate {
-            self.segment.masks.remove(&register.place);
-        }
-        self.segment.results.insert(key(register), (register, at));
-        self.registers.insert(key(register), Holds::Made(at));
-    }
-
     /// An instruction of registers.
     fn pure(&mut self, op: &Op, pure: Pure, position: u32) {
         let Some(form) = pure.form else { return self.by_interpreter(op, position) };
         if form == Form::Split {
             return self.split(op, position);
         }
-        if matches!(form, Form::ShiftBy { .. }) && !self.is_same(op.s[1]) {
+        if matches!(form, Form::ShiftBy { .. }) && self.shared_word(op.s[1]).is_none() {
             return self.shift_by_words(op, form, position);
         }
         if op.guard == UNGUARDED && (self.by_lines(op, form) || self.by_halves(op, form)) {
@@ -263,11 +186,6 @@ impl<'f, 'p> Translate<'f, 'p> {
         self.set_made(result, at);
     }
 
-    /// Whether all lanes of a word are known to be the same.
-    fn is_same(&mut self, slot: u16) -> bool {
-        matches!(self.holds(File::Word, slot).1, Holds::Line(line) if line.is_same())
-    }
-
     /// A shift by a register that all lanes may share: here if they do, else by the interpreter.
     fn shift_by_words(&mut self, op: &Op, form: Form, position: u32) {
         let is_whole = self.task.of == Of::Whole && op.guard == UNGUARDED;
@@ -278,8 +196,7 @@ impl<'f, 'p> Translate<'f, 'p> {
         let value = self.source(form.sources()[0], op.s[0]);
         let result = Register { file: form.result(), place: op.d[0] };
         self.emit.shift_if_same(form, (value, op.s[1]), result, position);
-        self.registers.insert(key(result), Holds::Lanes);
-        self.begins = position + 1;
+        self.go_on_with(&[result], position);
     }
 
     /// Halves of 64 bits.

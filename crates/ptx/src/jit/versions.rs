@@ -69,14 +69,10 @@ impl Translate<'_, '_> {
     /// Lanes that are elsewhere keep what a piece for a part of a warp writes over: so it needs all these
     /// lanes. Only registers that it does not write are lines for as long as it runs.
     fn expect(&mut self) {
-        let is_part = self.task.of == Of::Part;
-        let addresses = match is_part {
-            true => BTreeSet::new(),
-            false => addresses(self.task.program, &self.task.extents),
-        };
-        let written = match is_part {
-            true => written(self.task.program, &self.task.extents),
-            false => BTreeMap::new(),
+        let (program, extents) = (self.task.program, &self.task.extents);
+        let (addresses, written) = match self.task.of {
+            Of::Whole => (addresses(program, extents), BTreeMap::new()),
+            Of::Part => (BTreeSet::new(), written(program, extents)),
         };
         for &register in written.values() {
             self.expected.lanes = self.expected.lanes.with(set_of(register).unwrap_or_default());
