@@ -134,6 +134,8 @@ fn main() {
         ("graph", 1024),
         ("tiles", 512),
         ("atomics", 1024),
+        ("integers", 512),
+        ("matrices", 512),
     ];
     for (name, blocks) in blocks {
         if chosen.as_deref().is_some_and(|chosen| chosen != name) {

@@ -161,7 +161,10 @@ fn compare(elements: &Elements, shape: [usize; 3], orders: [bool; 4], gap: usize
         addend(row, column) + (0..k).map(|at| first(row, at) * second(at, column)).sum::<usize>()
     });
     let text = kernel(elements, shape, factors, sums);
-    done(&text, 1, 32, &mut memory, &mut Journal::default());
+    let stats = done(&text, 1, 32, &mut memory, &mut Journal::default());
+    let (factor, sum) = (bytes_of(elements.kind), bytes_of(elements.sum));
+    let (read, written) = ((m * k + n * k) * factor + m * n * sum, m * n * sum);
+    assert_eq!((stats.bytes_read, stats.bytes_written), (read as u64, written as u64));
     assert_eq!(
         memory.words(D, 4096),
         expected.words(D, 4096),
@@ -241,22 +244,44 @@ fn a_matrix_that_waits_lists_all_of_its_missing_pages_at_once() {
     }
 }
 
-#[test]
-fn a_matrix_outside_of_memory_ends_the_kernel() {
+/// The end of a kernel that stores rows of 64 bytes in 1,024 bytes of shared memory: `stride` floats apart,
+/// from a byte on.
+fn store_in_tile(stride: u32, offset: u32) -> Step {
     let c = list("c", 8);
-    // The last of 16 rows is behind the 1,024 bytes.
     let store = format!(
         "{{ .reg .b32 s; mov.u32 s, tile;
-         wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [s], {c}, 17; }}"
+         wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [s+{offset}], {c}, {stride}; }}"
     );
     let mut memory = Flat::new(1 << 20);
-    match end(&load_and(&store), 1, 32, &mut memory, &mut Journal::default()) {
-        Step::Trap(report) => {
-            assert!(matches!(report.cause, Cause::OutsideShared { .. }), "{report}")
-        }
-        other => panic!("{other:?}"),
-    }
+    let ended = end(&load_and(&store), 1, 32, &mut memory, &mut Journal::default());
     assert!(memory.fences_hold());
+    ended
+}
+
+#[test]
+fn a_matrix_outside_of_memory_ends_the_kernel() {
+    assert!(matches!(store_in_tile(16, 0), Step::Done(_)));
+    // The last row, or its last bytes, are behind the memory.
+    for (stride, offset) in [(17, 0), (16, 64), (16, 16)] {
+        match store_in_tile(stride, offset) {
+            Step::Trap(report) => {
+                assert!(matches!(report.cause, Cause::OutsideShared { .. }), "{report}")
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_matrix_between_the_places_of_its_elements_ends_the_kernel() {
+    for offset in [2, 1] {
+        match store_in_tile(16, offset) {
+            Step::Trap(report) => {
+                assert!(matches!(report.cause, Cause::Misaligned { .. }), "{report}")
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]

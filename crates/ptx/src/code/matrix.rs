@@ -88,9 +88,12 @@ impl MatrixAccess {
 
     #[inline]
     pub(crate) fn layout(self) -> Layout {
-        let [lines, length] = [self.lines, self.length].map(usize::from);
-        let [adjacent, packed] = [self.adjacent, self.packed].map(usize::from);
-        Layout { lines, length, adjacent, packed }
+        Layout {
+            lines: self.lines.into(),
+            length: self.length.into(),
+            adjacent: self.adjacent.into(),
+            packed: self.packed.into(),
+        }
     }
 }
 

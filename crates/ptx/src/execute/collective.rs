@@ -10,6 +10,7 @@ use crate::code::{
     BARRIERS, Barrier, Code, Lanes, Op, Reduce, Shuffle, Vote, WIDTH, active, has_wide_vectors,
     signs,
 };
+use crate::math::product::Room;
 
 impl Engine<'_> {
     pub(super) fn together(
@@ -65,7 +66,8 @@ impl Engine<'_> {
         let mut lanes = lanes(program, warp, &fragment.frame, mask);
         match op.code {
             Code::Product(product) => {
-                multiply(&mut lanes, op, product, self.rules.wide_vectors);
+                let room = self.room.get_or_insert_with(Room::boxed);
+                multiply((&mut lanes, room), op, product, self.rules.wide_vectors);
             }
             Code::Shuffle { mode, predicate, .. } => {
                 shuffle(&mut lanes, op, mode, predicate);

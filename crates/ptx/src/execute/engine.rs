@@ -9,6 +9,7 @@ use super::registers::{Results, lanes_and_lines, leave_lines};
 use super::report::Cause;
 use super::warp::{Fragment, SPIN, State, Warp};
 use crate::code::{Barrier, Code, Line, Op, Program, Special, UNGUARDED, WIDTH};
+use crate::math::product::Room;
 
 /// The rules of a run that instructions look at.
 #[derive(Debug, Clone)]
@@ -26,6 +27,8 @@ pub(super) struct Engine<'a> {
     pub(super) rules: &'a Rules,
     pub(super) reach: Reach<'a>,
     pub(super) host: &'a mut dyn Host,
+    /// Room for products of matrices, once there is one.
+    pub(super) room: &'a mut Option<Box<Room>>,
     /// `None` if all is interpreted.
     pub(super) pieces: Option<Pieces<'a>>,
 }

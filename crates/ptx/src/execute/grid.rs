@@ -15,6 +15,7 @@ use super::report::{Cause, Report, Stats, Step};
 use super::warp::{Bytes, State};
 use super::windows::Kept;
 use crate::jit::{Compiled, Site};
+use crate::math::product::Room;
 use crate::module::{Kernel, Parameter};
 
 /// For so many instructions of warps a kernel goes on at most after an illegal address: some of its
@@ -42,6 +43,8 @@ pub struct Run {
     buffers: Vec<Buffers>,
     places: Vec<Box<Block>>,
     kept: Kept,
+    /// Room for products of matrices, once there is one.
+    room: Option<Box<Room>>,
     outstanding: Vec<Outstanding>,
     stats: Stats,
     counts: Counts,
@@ -110,6 +113,7 @@ impl Run {
             buffers: Vec::new(),
             places: Vec::new(),
             kept: Kept::default(),
+            room: None,
             outstanding: Vec::new(),
             stats: Stats::default(),
             counts: Counts::new(&kernel.program),
@@ -386,6 +390,7 @@ impl Run {
                 nth: 0,
             },
             host,
+            room: &mut self.room,
             pieces: self.compile_after.map(|after| Pieces {
                 compiled: &self.compiled,
                 after,

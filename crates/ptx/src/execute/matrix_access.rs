@@ -3,7 +3,6 @@
 use super::access::{Blocked, Wanted, read, write};
 use super::block::Common;
 use super::engine::Engine;
-use super::matrix::Places;
 use super::memory::Kind;
 use super::registers::lanes;
 use super::warp::{Fragment, Warp};
@@ -14,6 +13,28 @@ const BYTES_MAX: usize = 1024;
 
 /// The bytes of a matrix, without gaps.
 type Bytes = [u8; BYTES_MAX];
+
+/// Where the elements of a part of a register are among those of their matrix, which follow one
+/// another in its lines or across them.
+struct Places {
+    start: usize,
+    line: usize,
+    step: usize,
+}
+
+impl Places {
+    #[inline(always)]
+    fn of(layout: Layout, along_lines: bool, register: usize, part: usize) -> Self {
+        let (line, place) = layout.origin(register, part);
+        let (lines, places) = if along_lines { (layout.length, 1) } else { (1, layout.lines) };
+        Self { start: line * lines + place * places, line: lines, step: layout.adjacent * places }
+    }
+
+    #[inline(always)]
+    fn lane(&self, lane: usize) -> usize {
+        self.start + lane / 4 * self.line + lane % 4 * self.step
+    }
+}
 
 /// The pieces of a matrix in memory: lines of adjacent elements, each in parts of up to 16 bytes.
 struct Pieces {
@@ -114,25 +135,38 @@ fn store(access: MatrixAccess, register: usize, values: &[u32; WIDTH], matrix: &
     }
 }
 
-/// Reads a piece of a matrix from memory, or writes it there.
+/// Reads a piece of a matrix, or a line of it, from memory, or writes it there, by up to `width` bytes at a
+/// time.
 ///
 /// # Safety
 /// As for [`read`], or [`write`].
 #[inline(always)]
-unsafe fn move_piece(pointer: *mut u8, piece: &mut [u8], is_store: bool) {
-    // Accesses are of 8 bytes at most.
-    let width = piece.len().min(8);
-    for (at, part) in piece.chunks_exact_mut(width).enumerate() {
-        let place = pointer.wrapping_add(at * width);
+unsafe fn move_piece(mut pointer: *mut u8, piece: &mut [u8], width: usize, is_store: bool) {
+    if width >= 8 {
+        // Accesses are of 8 bytes at most.
+        for part in piece.as_chunks_mut::<8>().0 {
+            if is_store {
+                // SAFETY: the caller says that the piece's bytes may be written there.
+                unsafe { write(pointer, 8, u64::from_le_bytes(*part)) };
+            } else {
+                // SAFETY: the caller says that the piece's bytes are there.
+                *part = unsafe { read(pointer, 8) }.to_le_bytes();
+            }
+            pointer = pointer.wrapping_add(8);
+        }
+        return;
+    }
+    for part in piece.chunks_exact_mut(width) {
         if is_store {
             let value = part.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
             // SAFETY: the caller says that the piece's bytes may be written there.
-            unsafe { write(place, width as u8, value) };
+            unsafe { write(pointer, width as u8, value) };
         } else {
             // SAFETY: the caller says that the piece's bytes are there.
-            let value = unsafe { read(place, width as u8) };
+            let value = unsafe { read(pointer, width as u8) };
             part.copy_from_slice(&value.to_le_bytes()[..width]);
         }
+        pointer = pointer.wrapping_add(width);
     }
 }
 
@@ -205,6 +239,36 @@ impl Engine<'_> {
         Ok(())
     }
 
+    /// Moves a matrix by lines, if one region has them all.
+    fn move_lines(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        (wanted, pieces): (Wanted, &Pieces),
+        matrix: &mut Bytes,
+    ) -> Option<()> {
+        let region = self.reach.region(common, warp, &fragment.frame, pieces.base, wanted)?;
+        let (lines, line) = (pieces.count / pieces.each, pieces.each * pieces.bytes);
+        let offset = pieces.base.wrapping_sub(region.start);
+        let span = pieces.apart * (lines as u64 - 1) + line as u64;
+        let is_inside = offset.checked_add(span)? <= region.bytes.into();
+        let is_aligned = (pieces.base | pieces.apart).is_multiple_of(u64::from(wanted.bytes));
+        if region.apart != 0 || !is_inside || !is_aligned {
+            return None;
+        }
+        let mut pointer = region.host.wrapping_add(offset as usize);
+        for part in matrix.chunks_exact_mut(line).take(lines) {
+            // SAFETY: the region has the bytes of all lines, to write if this is a store.
+            unsafe { move_piece(pointer, part, pieces.bytes, wanted.kind == Kind::Write) };
+            pointer = pointer.wrapping_add(pieces.apart as usize);
+        }
+        if region.is_counted {
+            self.reach.count(wanted, pieces.count as u64);
+        }
+        Some(())
+    }
+
     /// Moves the pieces of a matrix that need not wait. If one must, all are moved again later, which
     /// writes the same bytes.
     fn move_pieces(
@@ -217,6 +281,10 @@ impl Engine<'_> {
     ) -> Result<(), Blocked> {
         let kind = if access.store { Kind::Write } else { Kind::Read };
         let (place, bytes) = (pieces.place, pieces.bytes as u32);
+        let wanted = Wanted { place, bytes, kind, mask: u32::MAX };
+        if self.move_lines(common, warp, fragment, (wanted, pieces), matrix).is_some() {
+            return Ok(());
+        }
         let (mut waits, mut next) = (false, Next { line: pieces.base, part: 0 });
         for first in (0..pieces.count).step_by(WIDTH) {
             let here = WIDTH.min(pieces.count - first);
@@ -237,7 +305,7 @@ impl Engine<'_> {
             let parts = matrix.chunks_exact_mut(pieces.bytes).skip(first);
             for (pointer, part) in places[..here].iter().zip(parts) {
                 // SAFETY: `places` gave the pointer for as many bytes, to write if this is a store.
-                unsafe { move_piece(*pointer, part, access.store) };
+                unsafe { move_piece(*pointer, part, pieces.bytes, access.store) };
             }
         }
         if waits { Err(Blocked::Memory) } else { Ok(()) }

@@ -11,6 +11,7 @@ mod coefficients;
 pub mod compare;
 pub mod convert;
 pub mod double;
+pub(crate) mod fragments;
 pub mod half;
 pub mod integer;
 pub mod matrix;

@@ -1,49 +1,32 @@
-//! Products of whole matrices, as [`matrix`](super::matrix) sums each element, by vectors of columns.
+//! Products of whole matrices in registers, as [`matrix`](super::matrix) sums each element, by vectors of
+//! columns.
 //!
-//! A row of the first factor and eight columns of the second make eight sums at once. The first
-//! factor is given by rows, the second by its lines along the depth, so that columns follow one
-//! another.
+//! A row of the first factor and eight columns of the second make eight sums at once.
 
-use super::sums::{
-    ALIGNED, BF16, Exact, F16, F32, Format, LANES, TF32, VECTORS, ZERO, later, write_sums,
-};
-pub(crate) use super::sums::{ELEMENTS_MAX, Sizes, set, vector};
+use super::fragments::{LANES, NUMBERS, Numbers, columns, vector};
+pub(crate) use super::fragments::{Operands, REGISTERS_MAX, Register, Registers};
+pub(crate) use super::fragments::{Results, Room, Sizes, Sums};
+use super::sums::{ALIGNED, BF16, Exact, F16, F32, Format, TF32, ZERO, sums_of};
 use super::{double, matrix, scaled, small};
 
-/// Finite numbers: signed magnitudes, and the exponents of their first bits if they are normal.
-struct Numbers {
-    magnitudes: [[i32; LANES]; VECTORS],
-    exponents: [[i32; LANES]; VECTORS],
-}
-
 impl Numbers {
-    const NONE: Self = Self { magnitudes: [[0; LANES]; VECTORS], exponents: [[0; LANES]; VECTORS] };
-}
-
-impl Format {
-    /// Writes the numbers of patterns of bits. Returns whether all are finite.
+    /// Gives signed magnitudes, and the exponents of their first bits if they are normal. Returns whether all
+    /// are finite.
     #[inline(always)]
-    fn decode(self, bits: &[u32], numbers: &mut Numbers) -> bool {
-        let beyond = (1 << self.exponent) - 1;
-        let bias = (1 << (self.exponent - 1)) - 1;
+    fn as_magnitudes(&mut self, format: Format) -> bool {
+        let Format { fraction: places, exponent } = format;
+        let beyond = (1 << exponent) - 1;
+        let bias = (1 << (exponent - 1)) - 1;
         let mut special = 0;
-        // By index, in whole vectors: calls for iterators are not always inlined here, and vectors
-        // that pass through memory in halves are slow to read.
-        for at in (0..bits.len()).step_by(LANES) {
-            let patterns = vector(bits, at);
-            let (mut magnitudes, mut exponents) = ([0; LANES], [0; LANES]);
-            for lane in 0..LANES {
-                let bits = patterns[lane];
-                let field = (bits >> self.fraction & beyond).cast_signed();
-                let fraction = (bits & ((1 << self.fraction) - 1)).cast_signed();
-                special |= u32::from(field == beyond.cast_signed());
-                let whole = if field == 0 { fraction } else { fraction | 1 << self.fraction };
-                let negative = bits >> (self.fraction + self.exponent) & 1 != 0;
-                magnitudes[lane] = if negative { -whole } else { whole };
-                exponents[lane] = if whole == 0 { ZERO } else { field.max(1) - bias };
-            }
-            numbers.magnitudes[at / LANES % VECTORS] = magnitudes;
-            numbers.exponents[at / LANES % VECTORS] = exponents;
+        for at in 0..self.count.min(NUMBERS) {
+            let bits = self.patterns[at];
+            let field = (bits >> places & beyond).cast_signed();
+            let fraction = (bits & ((1 << places) - 1)).cast_signed();
+            special |= u32::from(field == beyond.cast_signed());
+            let whole = if field == 0 { fraction } else { fraction | 1 << places };
+            let negative = bits >> (places + exponent) & 1 != 0;
+            self.magnitudes[at] = if negative { -whole } else { whole };
+            self.exponents[at] = if whole == 0 { ZERO } else { field.max(1) - bias };
         }
         special == 0
     }
@@ -57,6 +40,16 @@ fn aligned(magnitude: i32, up: i32, down: i32) -> i32 {
     // All bits of a negative number's sign: the complement plus one is the negative.
     let sign = magnitude >> 31;
     (cut ^ sign) - sign
+}
+
+/// The larger ones of exponents and those of products.
+#[inline(always)]
+fn later(largest: [i32; LANES], first: i32, second: [i32; LANES]) -> [i32; LANES] {
+    let mut later = [0; LANES];
+    for lane in 0..LANES {
+        later[lane] = largest[lane].max(first + second[lane]);
+    }
+    later
 }
 
 /// Sums plus a number times eight: each is a magnitude and an exponent.
@@ -80,35 +73,23 @@ fn added(
 ///
 /// At most 16 products of 22 bits are added: halves of them fit 31 bits when they are aligned.
 #[inline(always)]
-fn floats(
-    (from, to): (Format, Format),
-    sizes: Sizes,
-    bits: (&[u32], &[u32], &[u32]),
-    d: &mut [u32],
-) -> bool {
-    if to.fraction == F32.fraction && small::floats(from, sizes, bits, d) {
-        return true;
-    }
-    if scaled::floats((from, to), sizes, bits, d) {
-        return true;
-    }
-    let Sizes { columns, depth, .. } = sizes;
-    let [mut a, mut b, mut c] = [Numbers::NONE; 3];
-    let is_finite = from.decode(bits.0, &mut a) & from.decode(bits.1, &mut b);
-    if !(is_finite & to.decode(bits.2, &mut c)) {
+fn exact((from, to): (Format, Format), sizes: Sizes, room: &mut Room, d: &mut Results) -> bool {
+    let Room { a, b, c } = room;
+    if !(a.as_magnitudes(from) & b.as_magnitudes(from) & c.as_magnitudes(to)) {
         return false;
     }
     let up = ALIGNED - 2 * from.fraction.cast_signed();
     let up_sum = ALIGNED - to.fraction.cast_signed();
-    let (magnitudes, exponents) = (a.magnitudes.as_flattened(), a.exponents.as_flattened());
-    for at in (0..d.len()).step_by(LANES) {
-        let (row, column) = (at / columns, at % columns);
-        let index = at / LANES % VECTORS;
-        let (addends, places) = (c.magnitudes[index], c.exponents[index]);
+    let vectors = sizes.vectors();
+    for index in 0..sizes.rows * vectors {
+        let (row, at) = (index / vectors, index % vectors);
+        let addends: [i32; LANES] = vector(&c.magnitudes, index * LANES);
+        let places: [i32; LANES] = vector(&c.exponents, index * LANES);
+        let first = |k: usize| (sizes.first(row, k / 4) + k % 4) % NUMBERS;
+        let second = |k: usize| (k * vectors + at) * LANES;
         let mut largest = places;
-        for k in 0..depth {
-            let second = b.exponents[(k * columns + column) / LANES % VECTORS];
-            largest = later(largest, exponents[row * depth + k], second);
+        for k in 0..sizes.depth {
+            largest = later(largest, a.exponents[first(k)], vector(&b.exponents, second(k)));
         }
         let mut sums = Exact { low: [0; LANES], high: [0; LANES], unit: [0; LANES] };
         for lane in 0..LANES {
@@ -116,26 +97,35 @@ fn floats(
             sums.unit[lane] = largest[lane] - ALIGNED;
         }
         // The depth is even.
-        for k in (0..depth).step_by(2) {
+        for k in (0..sizes.depth).step_by(2) {
             let term = |k: usize| {
-                let index = (k * columns + column) / LANES % VECTORS;
-                let second = (b.magnitudes[index], b.exponents[index]);
-                ((magnitudes[row * depth + k], exponents[row * depth + k]), second)
+                let other = (vector(&b.magnitudes, second(k)), vector(&b.exponents, second(k)));
+                ((a.magnitudes[first(k)], a.exponents[first(k)]), other)
             };
             sums.low = added(sums.low, term(k), largest, up);
             sums.high = added(sums.high, term(k + 1), largest, up);
         }
-        write_sums(to, &sums, d, at);
+        d.set(row, at, to.results(&sums));
     }
     true
 }
 
-/// The line of a matrix, and its column of the other.
-fn each(sizes: Sizes, a: &[u32], b: &[u32], mut one: impl FnMut(usize, &[u32], &[u32])) {
-    for at in 0..sizes.rows * sizes.columns {
-        let (row, column) = (at / sizes.columns, at % sizes.columns);
-        let line: Vec<u32> = b.iter().skip(column).step_by(sizes.columns).copied().collect();
-        one(at, &a[row * sizes.depth..][..sizes.depth], &line);
+/// Each sum by a function of its row, its column and its addend.
+#[cold]
+fn each(sizes: Sizes, room: &Room, d: &mut Results, one: One) {
+    for row in 0..sizes.rows {
+        let first = |k: usize| room.a.patterns[sizes.first(row, k / 4) + k % 4];
+        let line: Vec<u32> = (0..sizes.depth).map(first).collect();
+        for at in 0..sizes.vectors() {
+            let place = |k: usize| (k * sizes.vectors() + at) * LANES;
+            let mut sums: [u32; LANES] = vector(&room.c.patterns, place(row));
+            for (lane, sum) in sums.iter_mut().enumerate() {
+                let second = |k: usize| room.b.patterns[place(k) + lane];
+                let column: Vec<u32> = (0..sizes.depth).map(second).collect();
+                *sum = one(&line, &column, *sum);
+            }
+            d.set(row, at, sums);
+        }
     }
 }
 
@@ -143,113 +133,191 @@ fn halves(line: &[u32]) -> Vec<u16> {
     line.iter().map(|&bits| bits as u16).collect()
 }
 
-/// `.f16` factors, `.f32` sums: `d = a * b + c`.
+/// Patterns of `.tf32` without their 13 low bits, as registers have them.
+fn words(line: &[u32]) -> Vec<u32> {
+    line.iter().map(|&bits| bits << 13).collect()
+}
+
+/// The sum of a row and a column of `.f16` with an `.f32`, and those of other types.
+fn one_f16(a: &[u32], b: &[u32], c: u32) -> u32 {
+    matrix::dot_f16(&halves(a), &halves(b), c)
+}
+
+fn one_f16_to_f16(a: &[u32], b: &[u32], c: u32) -> u32 {
+    matrix::dot_f16_to_f16(&halves(a), &halves(b), c as u16).into()
+}
+
+fn one_bf16(a: &[u32], b: &[u32], c: u32) -> u32 {
+    matrix::dot_bf16(&halves(a), &halves(b), c)
+}
+
+fn one_tf32(a: &[u32], b: &[u32], c: u32) -> u32 {
+    matrix::dot_tf32(&words(a), &words(b), c)
+}
+
+/// The sum of a row, a column and an addend.
+type One = fn(&[u32], &[u32], u32) -> u32;
+
+/// The types of a product of floats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Floats {
+    F16,
+    /// With sums of `.f16`; others have sums of `.f32`.
+    F16ToF16,
+    Bf16,
+    Tf32,
+}
+
+/// The formats of factors and of sums, and the function of one sum.
 #[inline(always)]
-pub(crate) fn f16(sizes: Sizes, a: &[u32], b: &[u32], c: &[u32], d: &mut [u32]) {
-    if !floats((F16, F32), sizes, (a, b, c), d) {
-        each(sizes, a, b, |at, row, column| {
-            d[at] = matrix::dot_f16(&halves(row), &halves(column), c[at]);
-        });
+fn formats(kind: Floats) -> (Format, Format, One) {
+    match kind {
+        Floats::F16 => (F16, F32, one_f16),
+        Floats::F16ToF16 => (F16, F16, one_f16_to_f16),
+        Floats::Bf16 => (BF16, F32, one_bf16),
+        Floats::Tf32 => (TF32, F32, one_tf32),
     }
 }
 
-/// `.bf16` factors, `.f32` sums.
+/// `d = a * b + c` of floats. `FUSED` is for machines with an instruction for a product and a sum.
 #[inline(always)]
-pub(crate) fn bf16(sizes: Sizes, a: &[u32], b: &[u32], c: &[u32], d: &mut [u32]) {
-    if !floats((BF16, F32), sizes, (a, b, c), d) {
-        each(sizes, a, b, |at, row, column| {
-            d[at] = matrix::dot_bf16(&halves(row), &halves(column), c[at]);
-        });
+pub(crate) fn floats<const FUSED: bool>(
+    kind: Floats,
+    sizes: Sizes,
+    operands: &Operands<'_>,
+    (room, d): (&mut Room, &mut Results),
+) {
+    let (from, to, one) = formats(kind);
+    room.take(sizes, from.bits(), operands);
+    let is_done = kind != Floats::F16ToF16 && small::floats::<FUSED>(from, sizes, room, d);
+    let is_done = is_done || scaled::floats((from, to), sizes, room, d);
+    if !(is_done || exact((from, to), sizes, room, d)) {
+        each(sizes, room, d, one);
     }
 }
 
-/// `.tf32` factors, without the 13 low bits of their registers, and `.f32` sums.
-#[inline(always)]
-pub(crate) fn tf32(sizes: Sizes, a: &[u32], b: &[u32], c: &[u32], d: &mut [u32]) {
-    if !floats((TF32, F32), sizes, (a, b, c), d) {
-        let wide = |line: &[u32]| line.iter().map(|&bits| bits << 13).collect::<Vec<_>>();
-        each(sizes, a, b, |at, row, column| {
-            d[at] = matrix::dot_tf32(&wide(row), &wide(column), c[at]);
-        });
-    }
-}
-
-/// `.f16` factors and sums.
-#[inline(always)]
-pub(crate) fn f16_to_f16(sizes: Sizes, a: &[u32], b: &[u32], c: &[u32], d: &mut [u32]) {
-    if !floats((F16, F16), sizes, (a, b, c), d) {
-        each(sizes, a, b, |at, row, column| {
-            d[at] = matrix::dot_f16_to_f16(&halves(row), &halves(column), c[at] as u16).into();
-        });
-    }
+/// The operands and the results of a product of doubles.
+pub(crate) struct Doubles<'a> {
+    pub(crate) a: Registers<'a, u64>,
+    pub(crate) b: Registers<'a, u64>,
+    pub(crate) c: Sums<Registers<'a, u64>>,
 }
 
 /// Doubles: each sum is a chain of `fma` along the depth.
 #[inline(always)]
-pub(crate) fn f64(sizes: Sizes, a: &[u64], b: &[u64], c: &[u64], d: &mut [u64]) {
-    let Sizes { columns, depth, .. } = sizes;
-    for at in (0..c.len()).step_by(LANES) {
-        let (row, column) = (at / columns, at % columns);
-        let mut sums = vector(c, at);
-        for k in 0..depth {
-            let first = a[row * depth + k];
-            let second = vector(b, k * columns + column);
-            for lane in 0..LANES {
-                sums[lane] = double::fma(first, second[lane], sums[lane]);
-            }
-        }
-        set(d, at, sums);
-    }
-}
-
-/// Integers of up to 8 bits, which are given as ones of 32 bits: the sums wrap, or are clamped.
-#[inline(always)]
-pub(crate) fn integers(
+pub(crate) fn f64(
     sizes: Sizes,
-    saturate: bool,
-    a: &[i32],
-    b: &[i32],
-    c: &[u32],
-    d: &mut [u32],
+    operands: &Doubles<'_>,
+    d: &mut Sums<[Register<u64>; REGISTERS_MAX]>,
 ) {
-    let Sizes { columns, depth, .. } = sizes;
-    for at in (0..c.len()).step_by(LANES) {
-        let (row, column) = (at / columns, at % columns);
-        let mut sums = [0_i32; LANES];
-        for k in 0..depth {
-            let first = a[row * depth + k];
-            let second = vector(b, k * columns + column);
-            for lane in 0..LANES {
-                sums[lane] = sums[lane].wrapping_add(first.wrapping_mul(second[lane]));
+    // There are eight columns.
+    for four in 0..sizes.depth / 4 {
+        let second = columns(operands.b[four % REGISTERS_MAX]);
+        for row in 0..sizes.rows {
+            let first = sizes.first(row, four);
+            let firsts: [u64; 4] = vector(operands.a[first / 32 % REGISTERS_MAX], first % 32);
+            let mut sums = if four == 0 { operands.c.wide(row, 0) } else { d.wide(row, 0) };
+            for quarter in 0..4 {
+                for lane in 0..LANES {
+                    sums[lane] = double::fma(firsts[quarter], second[quarter][lane], sums[lane]);
+                }
             }
+            d.set_wide(row, 0, sums);
         }
-        let (addends, mut results) = (vector(c, at), [0; LANES]);
-        for lane in 0..LANES {
-            let addend = addends[lane].cast_signed();
-            let clamped = addend.saturating_add(sums[lane]);
-            let sum = if saturate { clamped } else { addend.wrapping_add(sums[lane]) };
-            results[lane] = sum.cast_unsigned();
-        }
-        set(d, at, results);
     }
 }
 
-/// Bits: how many pairs `and` or `xor` sets, added to each sum.
-#[inline(always)]
-pub(crate) fn bits(sizes: Sizes, and: bool, a: &[u32], b: &[u32], c: &[u32], d: &mut [u32]) {
-    let Sizes { columns, depth, .. } = sizes;
-    for (at, sum) in d.iter_mut().enumerate() {
-        let (row, column) = (at / columns, at % columns);
-        *sum = c[at];
-        for k in 0..depth {
-            let (first, second) = (a[row * depth + k], b[k * columns + column]);
-            *sum = sum.wrapping_add(if and { first & second } else { first ^ second });
+impl Numbers {
+    /// Gives integers of so many bits as singles.
+    #[inline(always)]
+    fn as_integers(&mut self, bits: u32, is_signed: bool) {
+        let shift = 32 - bits;
+        for at in 0..self.count.min(NUMBERS) {
+            let high = self.patterns[at] << shift;
+            let signed = high.cast_signed() >> shift;
+            let number = if is_signed { signed } else { (high >> shift).cast_signed() };
+            self.values[at] = number as f32;
         }
+    }
+}
+
+/// Integers of up to 8 bits: the sums wrap, or are clamped. `FUSED` as in [`floats`].
+#[inline(always)]
+pub(crate) fn integers<const FUSED: bool>(
+    sizes: Sizes,
+    ([a_signed, b_signed], saturate): ([bool; 2], bool),
+    operands: &Operands<'_>,
+    (room, d): (&mut Room, &mut Results),
+) {
+    let bits = 32 / sizes.packed as u32;
+    room.take(sizes, bits, operands);
+    room.a.as_integers(bits, a_signed);
+    room.b.as_integers(bits, b_signed);
+    match sizes.vectors() {
+        1 => integer_rows::<1, 8, FUSED>(sizes, room, saturate, d),
+        2 => integer_rows::<2, 4, FUSED>(sizes, room, saturate, d),
+        _ => integer_rows::<4, 2, FUSED>(sizes, room, saturate, d),
+    }
+}
+
+/// The sums of integers, by rows of `N` vectors, `R` rows at a time.
+#[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "calls for iterators are not always inlined here")]
+fn integer_rows<const N: usize, const R: usize, const FUSED: bool>(
+    sizes: Sizes,
+    Room { a, b, c }: &Room,
+    saturate: bool,
+    d: &mut Results,
+) {
+    for first_row in (0..sizes.rows).step_by(R) {
+        // Singles hold them: a row has at most 32 products of 8 bits each.
+        let sums = sums_of::<N, R, FUSED>(sizes, first_row, (&a.values, &b.values));
+        for row in 0..R {
+            for at in 0..N {
+                let index = ((first_row + row) * N + at) * LANES;
+                let (addends, mut results): ([u32; LANES], _) =
+                    (vector(&c.patterns, index), [0; LANES]);
+                for lane in 0..LANES {
+                    let addend = addends[lane].cast_signed();
+                    // SAFETY: a sum is below 2^24.
+                    let sum = unsafe { sums[row][at][lane].to_int_unchecked::<i32>() };
+                    let (clamped, wrapped) = (addend.saturating_add(sum), addend.wrapping_add(sum));
+                    results[lane] = if saturate { clamped } else { wrapped }.cast_unsigned();
+                }
+                d.set(first_row + row, at, results);
+            }
+        }
+    }
+}
+
+/// Bits: how many pairs `and` or `xor` sets, added to each sum. The depth is in words.
+#[inline(always)]
+pub(crate) fn bits(
+    sizes: Sizes,
+    and: bool,
+    operands: &Operands<'_>,
+    (room, d): (&mut Room, &mut Results),
+) {
+    room.take(sizes, u32::BITS, operands);
+    let vectors = sizes.vectors();
+    for index in 0..sizes.rows * vectors {
+        let (row, at) = (index / vectors, index % vectors);
+        let mut sums: [u32; LANES] = vector(&room.c.patterns, index * LANES);
+        for k in 0..sizes.depth {
+            let first = room.a.patterns[(sizes.first(row, k / 4) + k % 4) % NUMBERS];
+            let second: [u32; LANES] = vector(&room.b.patterns, (k * vectors + at) * LANES);
+            for lane in 0..LANES {
+                let both = if and { first & second[lane] } else { first ^ second[lane] };
+                sums[lane] = sums[lane].wrapping_add(both.count_ones());
+            }
+        }
+        d.set(row, at, sums);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::fragments::by_lines::product;
     use super::*;
 
     /// A reproducible stream of bits.
@@ -284,57 +352,75 @@ mod tests {
         }
     }
 
-    /// A function of this module, and one of an element.
-    type Whole = fn(Sizes, &[u32], &[u32], &[u32], &mut [u32]);
-    type One = fn(&[u32], &[u32], u32) -> u32;
-
-    fn agree(formats: (Format, Format), depth: usize, whole: Whole, one: One) {
+    /// Compares a product with the sums of its rows and columns, each by one function.
+    fn agree(kind: Floats, sizes: Sizes) {
         let mut random = Bits(7);
+        let Sizes { rows, columns, depth, .. } = sizes;
+        let (from, to, one) = formats(kind);
         for round in 0..400 {
-            let sizes = Sizes { rows: 3, columns: 16, depth };
             let specials = round % 8 == 0;
-            let a = random.patterns(3 * depth, formats.0, specials);
-            let b = random.patterns(16 * depth, formats.0, specials);
-            let c = random.patterns(3 * 16, formats.1, specials);
-            let mut d = vec![0; 3 * 16];
-            whole(sizes, &a, &b, &c, &mut d);
-            each(sizes, &a, &b, |at, row, column| {
-                assert_eq!(d[at], one(row, column, c[at]), "round {round}, element {at}");
+            let a = random.patterns(rows * depth, from, specials);
+            let b = random.patterns(columns * depth, from, specials);
+            let c = random.patterns(rows * columns, to, specials);
+            // Numbers are in the upper bits of their part of a register.
+            let shift = 32 / sizes.packed as u32 - from.bits();
+            let upper = |numbers: &[u32]| numbers.iter().map(|n| n << shift).collect::<Vec<_>>();
+            let are_halves = to.fraction == F16.fraction;
+            let d = product(sizes, are_halves, [&upper(&a), &upper(&b), &c], |operands, d| {
+                let to = (&mut *Room::boxed(), d);
+                match round % 2 {
+                    0 => floats::<true>(kind, sizes, operands, to),
+                    _ => floats::<false>(kind, sizes, operands, to),
+                }
             });
+            for (at, sum) in d.into_iter().enumerate() {
+                let (row, column) = (at / columns, at % columns);
+                let expected =
+                    one(&a[row * depth..][..depth], &b[column * depth..][..depth], c[at]);
+                assert_eq!(sum, expected, "round {round}, element {at}");
+            }
         }
     }
 
     #[test]
     fn products_of_floats_are_those_of_their_elements() {
-        agree((F16, F32), 16, f16, |a, b, c| matrix::dot_f16(&halves(a), &halves(b), c));
-        agree((BF16, F32), 16, bf16, |a, b, c| matrix::dot_bf16(&halves(a), &halves(b), c));
-        agree((F16, F16), 16, f16_to_f16, |a, b, c| {
-            matrix::dot_f16_to_f16(&halves(a), &halves(b), c as u16).into()
-        });
-        agree((TF32, F32), 8, tf32, |a, b, c| {
-            let wide = |line: &[u32]| line.iter().map(|&bits| bits << 13).collect::<Vec<_>>();
-            matrix::dot_tf32(&wide(a), &wide(b), c)
-        });
+        let sizes =
+            |[rows, columns, depth]: [usize; 3], packed| Sizes { rows, columns, depth, packed };
+        for shape in [[16, 16, 16], [32, 8, 16], [8, 32, 16], [16, 8, 8], [16, 8, 16]] {
+            agree(Floats::F16, sizes(shape, 2));
+            agree(Floats::F16ToF16, sizes(shape, 2));
+            agree(Floats::Bf16, sizes(shape, 2));
+        }
+        for shape in [[16, 16, 8], [16, 8, 8], [16, 8, 4]] {
+            agree(Floats::Tf32, sizes(shape, 1));
+        }
     }
 
     #[test]
     fn the_largest_terms_of_a_long_row_do_not_overflow() {
-        let sizes = Sizes { rows: 1, columns: 8, depth: 16 };
-        let (a, b) = (vec![0x3fff; 16], vec![0x3fff; 128]);
-        let (c, mut d) = (vec![0x407f_ffff; 8], vec![0; 8]);
-        f16(sizes, &a, &b, &c, &mut d);
+        let sizes = Sizes { rows: 8, columns: 8, depth: 16, packed: 2 };
+        let (factor, c) = ([0x3fff; 128], [0x407f_ffff; 64]);
+        let d = product(sizes, false, [&factor, &factor, &c], |operands, d| {
+            floats::<false>(Floats::F16, sizes, operands, (&mut Room::boxed(), d));
+        });
         let expected = matrix::dot_f16(&[0x3fff; 16], &[0x3fff; 16], 0x407f_ffff);
-        assert_eq!(d, vec![expected; 8]);
+        assert_eq!(d, [expected; 64]);
     }
 
     #[test]
     fn products_of_integers_wrap_or_are_clamped() {
-        let sizes = Sizes { rows: 1, columns: 8, depth: 2 };
-        let (a, b, c) = ([-128, 127], [127; 16], [(i32::MIN + 5).cast_unsigned(); 8]);
-        let mut d = [0; 8];
-        integers(sizes, true, &a, &b, &c, &mut d);
-        assert_eq!(d, [i32::MIN.cast_unsigned(); 8]);
-        integers(sizes, false, &a, &b, &c, &mut d);
-        assert_eq!(d, [(i32::MIN + 5).wrapping_sub(127).cast_unsigned(); 8]);
+        let sizes = Sizes { rows: 8, columns: 8, depth: 16, packed: 4 };
+        let mut a = [0; 128];
+        for row in a.chunks_mut(16) {
+            (row[0], row[1]) = (0x80, 127);
+        }
+        let (b, c) = ([127; 128], [(i32::MIN + 5).cast_unsigned(); 64]);
+        let d = |saturate| {
+            product(sizes, false, [&a, &b, &c], |operands, d| {
+                integers::<true>(sizes, ([true; 2], saturate), operands, (&mut Room::boxed(), d));
+            })
+        };
+        assert_eq!(d(true), [i32::MIN.cast_unsigned(); 64]);
+        assert_eq!(d(false), [(i32::MIN + 5).wrapping_sub(127).cast_unsigned(); 64]);
     }
 }

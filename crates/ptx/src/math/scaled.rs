@@ -3,52 +3,56 @@
 //! The product of two factors is exact as a single. Its whole units of the last place that counts are
 //! what a conversion to an integer leaves, which cuts towards zero as a tensor core does.
 
-use super::sums::{
-    ADDEND_MAX, ALIGNED, Exact, Format, LANES, Sizes, VECTORS, ZERO, later, power, vector,
-    write_sums,
-};
+use super::fragments::{LANES, NUMBERS, Numbers, Results, Room, Sizes, vector};
+use super::sums::{ADDEND_MAX, ALIGNED, Exact, Format, power};
 
 /// The largest exponent of factors, also below zero.
 const FACTOR_MAX: i32 = 50;
 
-/// Numbers as singles, with the exponents of their first bits if they are normal.
-struct Numbers {
-    values: [[f32; LANES]; VECTORS],
-    exponents: [[i32; LANES]; VECTORS],
-}
-
 impl Numbers {
-    const NONE: Self = Self { values: [[0.0; LANES]; VECTORS], exponents: [[0; LANES]; VECTORS] };
-
-    /// Reads patterns of bits. Returns whether no exponent is beyond `most`.
+    /// Gives each number as a single, and the power of two of its first bit if it is normal. Returns whether
+    /// no exponent is beyond `most`.
     #[inline(always)]
-    fn read(&mut self, format: Format, bits: &[u32], most: i32) -> bool {
+    fn as_singles(&mut self, format: Format, most: i32) -> bool {
         let Format { fraction: places, exponent } = format;
         let beyond = (1 << exponent) - 1;
         let bias = (1 << (exponent - 1)) - 1;
         let mut far = 0;
-        for at in (0..bits.len()).step_by(LANES) {
-            let patterns = vector(bits, at);
-            let (mut values, mut exponents) = ([0.0; LANES], [0; LANES]);
-            for lane in 0..LANES {
-                let bits = patterns[lane];
-                let field = (bits >> places & beyond).cast_signed();
-                let fraction = (bits & ((1 << places) - 1)).cast_signed();
-                let whole = if field == 0 { fraction } else { fraction | 1 << places };
-                let exponent = field.max(1) - bias;
-                // No `&&`: branches would keep the loop from vectors.
-                let is_far = (whole != 0) & (exponent.abs() > most);
-                far |= u32::from(is_far) | u32::from(field == beyond.cast_signed());
-                let sign = bits >> (places + format.exponent) << 31;
-                let scale = power(exponent.clamp(-ADDEND_MAX, ADDEND_MAX) - places.cast_signed());
-                values[lane] = f32::from_bits((whole as f32 * scale).to_bits() | sign);
-                exponents[lane] = if whole == 0 { ZERO } else { exponent };
-            }
-            self.values[at / LANES % VECTORS] = values;
-            self.exponents[at / LANES % VECTORS] = exponents;
+        for at in 0..self.count.min(NUMBERS) {
+            let bits = self.patterns[at];
+            let field = (bits >> places & beyond).cast_signed();
+            let fraction = (bits & ((1 << places) - 1)).cast_signed();
+            let whole = if field == 0 { fraction } else { fraction | 1 << places };
+            let exponent = field.max(1) - bias;
+            // No `&&`: branches would keep the loop from vectors.
+            let is_far = (whole != 0) & (exponent.abs() > most);
+            far |= u32::from(is_far) | u32::from(field == beyond.cast_signed());
+            let sign = bits >> (places + format.exponent) << 31;
+            let exponent = exponent.clamp(-ADDEND_MAX, ADDEND_MAX);
+            let scale = power(exponent - places.cast_signed());
+            self.values[at] = f32::from_bits((whole as f32 * scale).to_bits() | sign);
+            self.powers[at] = if whole == 0 { 0.0 } else { power(exponent) };
         }
         far == 0
     }
+}
+
+/// The larger ones of powers and of products of powers. Not by exponents: compilers take the largest of
+/// integers across vectors.
+#[inline(always)]
+fn larger(largest: [f32; LANES], first: f32, second: [f32; LANES]) -> [f32; LANES] {
+    let mut larger = [0.0; LANES];
+    for lane in 0..LANES {
+        let product = first * second[lane];
+        larger[lane] = if product > largest[lane] { product } else { largest[lane] };
+    }
+    larger
+}
+
+/// The exponent of a power of two, or that below all if it is zero.
+#[inline(always)]
+fn exponent_of(power: f32) -> i32 {
+    (power.to_bits() >> 23).cast_signed() - 127
 }
 
 /// Adds the whole units of products to sums: a factor, eight others, and what a unit is divided by.
@@ -74,38 +78,93 @@ fn added(
 pub(super) fn floats(
     (from, to): (Format, Format),
     sizes: Sizes,
-    bits: (&[u32], &[u32], &[u32]),
-    d: &mut [u32],
+    room: &mut Room,
+    d: &mut Results,
 ) -> bool {
-    let Sizes { columns, depth, .. } = sizes;
-    let [mut a, mut b, mut c] = [Numbers::NONE; 3];
-    let are_near = a.read(from, bits.0, FACTOR_MAX) & b.read(from, bits.1, FACTOR_MAX);
-    if !(are_near & c.read(to, bits.2, ADDEND_MAX)) {
+    let Room { a, b, c } = &mut *room;
+    let are_near = a.as_singles(from, FACTOR_MAX)
+        & b.as_singles(from, FACTOR_MAX)
+        & c.as_singles(to, ADDEND_MAX);
+    if !are_near {
         return false;
     }
-    let (values, exponents) = (a.values.as_flattened(), a.exponents.as_flattened());
-    for at in (0..d.len()).step_by(LANES) {
-        let (row, column) = (at / columns * depth, at % columns);
-        let index = |k: usize| (k * columns + column) / LANES % VECTORS;
-        let (addends, mut largest) =
-            (c.values[at / LANES % VECTORS], c.exponents[at / LANES % VECTORS]);
-        for k in 0..depth {
-            largest = later(largest, exponents[row + k], b.exponents[index(k)]);
-        }
-        let mut sums = Exact { low: [0; LANES], high: [0; LANES], unit: [0; LANES] };
-        let mut scales = [0.0; LANES];
-        for lane in 0..LANES {
-            sums.unit[lane] = largest[lane] - ALIGNED;
-            // Only zeros have a smaller exponent.
-            scales[lane] = power(ALIGNED - largest[lane].max(-ADDEND_MAX));
-        }
-        sums.low = added(sums.low, (1.0, addends), scales);
-        // The depth is even.
-        for k in (0..depth).step_by(2) {
-            sums.low = added(sums.low, (values[row + k], b.values[index(k)]), scales);
-            sums.high = added(sums.high, (values[row + k + 1], b.values[index(k + 1)]), scales);
-        }
-        write_sums(to, &sums, d, at);
+    match sizes.vectors() {
+        1 => rows::<1, 2>(to, sizes, room, d),
+        2 => rows::<2, 1>(to, sizes, room, d),
+        _ => rows::<4, 1>(to, sizes, room, d),
     }
     true
+}
+
+/// The sums, by rows of `N` vectors, `R` rows at a time.
+#[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "calls for iterators are not always inlined here")]
+fn rows<const N: usize, const R: usize>(
+    to: Format,
+    sizes: Sizes,
+    Room { a, b, c }: &Room,
+    d: &mut Results,
+) {
+    // The places are inside of the matrices, which the bounds only repeat.
+    let (values, powers) = (b.values.as_chunks::<LANES>().0, b.powers.as_chunks::<LANES>().0);
+    for first_row in (0..sizes.rows).step_by(R) {
+        let mut largest = [[[0.0; LANES]; N]; R];
+        for row in 0..R {
+            for at in 0..N {
+                largest[row][at] = vector(&c.powers, ((first_row + row) * N + at) * LANES);
+            }
+        }
+        for four in 0..sizes.depth / 4 {
+            let start = sizes.first(first_row, four);
+            for quarter in 0..4 {
+                for at in 0..N {
+                    let second = powers[((4 * four + quarter) * N + at) % (NUMBERS / LANES)];
+                    for row in 0..R {
+                        let first = a.powers[(start + 4 * row + quarter) % NUMBERS];
+                        largest[row][at] = larger(largest[row][at], first, second);
+                    }
+                }
+            }
+        }
+        let mut scales = [[[0.0; LANES]; N]; R];
+        let (mut low, mut high) = ([[[0; LANES]; N]; R], [[[0; LANES]; N]; R]);
+        for row in 0..R {
+            for at in 0..N {
+                let addends = vector(&c.values, ((first_row + row) * N + at) * LANES);
+                for lane in 0..LANES {
+                    // Only zeros have a smaller exponent.
+                    let exponent = exponent_of(largest[row][at][lane]).max(-ADDEND_MAX);
+                    scales[row][at][lane] = power(ALIGNED - exponent);
+                }
+                low[row][at] = added(low[row][at], (1.0, addends), scales[row][at]);
+            }
+        }
+        for four in 0..sizes.depth / 4 {
+            let start = sizes.first(first_row, four);
+            for quarter in 0..4 {
+                for at in 0..N {
+                    let second = values[((4 * four + quarter) * N + at) % (NUMBERS / LANES)];
+                    for row in 0..R {
+                        let first = a.values[(start + 4 * row + quarter) % NUMBERS];
+                        let (pair, scales) = ((first, second), scales[row][at]);
+                        if quarter % 2 == 0 {
+                            low[row][at] = added(low[row][at], pair, scales);
+                        } else {
+                            high[row][at] = added(high[row][at], pair, scales);
+                        }
+                    }
+                }
+            }
+        }
+        for row in 0..R {
+            for at in 0..N {
+                let mut unit = [0; LANES];
+                for lane in 0..LANES {
+                    unit[lane] = exponent_of(largest[row][at][lane]) - ALIGNED;
+                }
+                let sums = Exact { low: low[row][at], high: high[row][at], unit };
+                d.set(first_row + row, at, to.results(&sums));
+            }
+        }
+    }
 }

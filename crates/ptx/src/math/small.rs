@@ -3,8 +3,8 @@
 //! Singles hold each sum of products exactly, and a tensor core cuts nothing of them. It cuts the addend
 //! where a product is larger, and then the total.
 
-use super::single;
-use super::sums::{ADDEND_MAX, ALIGNED, Format, LANES, Sizes, VECTORS, power, set, vector};
+use super::fragments::{LANES, NUMBERS, Numbers, Results, Room, Sizes, vector};
+use super::sums::{ADDEND_MAX, ALIGNED, Format, power, sums_of};
 
 /// The bits of a single without its sign.
 const MAGNITUDE: u32 = 0x7fff_ffff;
@@ -18,9 +18,9 @@ const EXPONENT_MAX: i32 = 30;
 /// The bits of a sum of products in a single.
 const SUM_BITS: i32 = 24;
 
-/// The factors of a product as singles.
-struct Factor {
-    values: [[f32; LANES]; VECTORS],
+/// A factor of small multiples of a number.
+struct Factor<'a> {
+    values: &'a [f32; NUMBERS],
     /// The power of two of which all are multiples, and the bits of the largest multiple.
     unit: i32,
     bits: i32,
@@ -30,29 +30,20 @@ struct Factor {
     least: i32,
 }
 
-impl Factor {
-    /// One number.
+impl<'a> Factor<'a> {
+    /// `None` if numbers are no small multiples of one power of two.
     #[inline(always)]
-    fn one(&self, at: usize) -> f32 {
-        self.values[at / LANES % VECTORS][at % LANES]
-    }
-
-    /// The numbers of patterns of bits; `None` if they are not small multiples of one power of two.
-    #[inline(always)]
-    fn of(format: Format, bits: &[u32]) -> Option<Self> {
-        let mut values = [[0.0; LANES]; VECTORS];
-        let mut largest = [0; LANES];
-        for at in (0..bits.len()).step_by(LANES) {
-            let (patterns, mut singles) = (vector(bits, at), [0.0; LANES]);
-            for lane in 0..LANES {
-                singles[lane] = single(format, patterns[lane]);
-                largest[lane] = largest[lane].max(singles[lane].to_bits() & MAGNITUDE);
-            }
-            values[at / LANES % VECTORS] = singles;
-        }
-        let mut most_bits = 0;
-        for lane in largest {
-            most_bits = lane.max(most_bits);
+    #[expect(
+        clippy::needless_range_loop,
+        reason = "calls for iterators are not always inlined here"
+    )]
+    fn of(format: Format, numbers: &'a mut Numbers) -> Option<Self> {
+        let Numbers { patterns, values, .. } = numbers;
+        let (count, mut most_bits) = (numbers.count.min(NUMBERS), 0);
+        for at in 0..count {
+            let value = single(format, patterns[at]);
+            most_bits = (value.to_bits() & MAGNITUDE).max(most_bits);
+            values[at] = value;
         }
         let exponent = exponent_of(most_bits);
         // Halves that are infinite or no number have an exponent of 16.
@@ -64,26 +55,18 @@ impl Factor {
         // Without a number, any unit will do.
         let exponent = exponent.max(-EXPONENT_MAX);
         let scale = power(BITS - 1 - exponent);
-        let (mut any, mut inexact) = ([0; LANES], [0; LANES]);
-        for at in (0..bits.len()).step_by(LANES) {
-            let singles = values[at / LANES % VECTORS];
-            for lane in 0..LANES {
-                let scaled = singles[lane] * scale;
-                // SAFETY: the largest number has the exponent of the scale: all are below 2^15.
-                let whole = unsafe { scaled.to_int_unchecked::<i32>() };
-                any[lane] |= whole;
-                inexact[lane] |= u32::from(whole as f32 != scaled);
-            }
+        let (mut any, mut inexact) = (1 << BITS, 0);
+        for at in 0..count {
+            let scaled = values[at] * scale;
+            // SAFETY: the largest number has the exponent of the scale: all are below 2^15.
+            let whole = unsafe { scaled.to_int_unchecked::<i32>() };
+            any |= whole;
+            inexact |= u32::from(whole as f32 != scaled);
         }
-        let (mut whole, mut is_inexact) = (1 << BITS, 0);
-        for lane in 0..LANES {
-            whole |= any[lane];
-            is_inexact |= inexact[lane];
-        }
-        if is_inexact != 0 {
+        if inexact != 0 {
             return None;
         }
-        let zeros = whole.trailing_zeros().cast_signed();
+        let zeros = any.trailing_zeros().cast_signed();
         let (unit, bits) = (exponent + 1 - BITS + zeros, BITS - zeros);
         Some(Self { values, unit, bits, exponent: exponent.max(least), least })
     }
@@ -103,23 +86,23 @@ fn single(format: Format, bits: u32) -> f32 {
 
 /// Adds to each single a row times its column. False if the products might be cut: nothing is done then.
 #[inline(always)]
-pub(super) fn floats(
+pub(super) fn floats<const FUSED: bool>(
     from: Format,
     sizes: Sizes,
-    (a, b, c): (&[u32], &[u32], &[u32]),
-    d: &mut [u32],
+    room: &mut Room,
+    d: &mut Results,
 ) -> bool {
-    let Some(a) = Factor::of(from, a) else { return false };
-    let Some(b) = Factor::of(from, b) else { return false };
-    let Sizes { columns, depth, .. } = sizes;
-    let terms = usize::BITS - depth.leading_zeros();
+    let (Some(a), Some(b)) = (Factor::of(from, &mut room.a), Factor::of(from, &mut room.b)) else {
+        return false;
+    };
+    let (c, terms) = (&room.c, usize::BITS - sizes.depth.leading_zeros());
     if a.bits + b.bits + terms.cast_signed() > SUM_BITS || !are_near(c, a.unit + b.unit) {
         return false;
     }
-    match columns / LANES {
-        1 => rows::<1, 8>(depth, (&a, &b, c), d),
-        2 => rows::<2, 4>(depth, (&a, &b, c), d),
-        4 => rows::<4, 2>(depth, (&a, &b, c), d),
+    match sizes.vectors() {
+        1 => rows::<1, 8, FUSED>(sizes, (&a, &b, &c.patterns), d),
+        2 => rows::<2, 4, FUSED>(sizes, (&a, &b, &c.patterns), d),
+        4 => rows::<4, 2, FUSED>(sizes, (&a, &b, &c.patterns), d),
         _ => return false,
     }
     true
@@ -128,19 +111,16 @@ pub(super) fn floats(
 /// Whether no addend is so large that products with a unit would be cut, or so small that a total might
 /// be a subnormal.
 #[inline(always)]
-fn are_near(bits: &[u32], unit: i32) -> bool {
+fn are_near(addends: &Numbers, unit: i32) -> bool {
     let most = (unit + ALIGNED).min(ADDEND_MAX);
-    let mut far = [0; LANES];
-    for at in (0..bits.len()).step_by(LANES) {
-        let patterns = vector(bits, at);
-        for lane in 0..LANES {
-            let magnitude = patterns[lane] & MAGNITUDE;
-            let exponent = exponent_of(magnitude);
-            let is_far = (exponent > most) | (exponent < -ADDEND_MAX);
-            far[lane] |= u32::from(is_far & (magnitude != 0));
-        }
+    let mut far = 0;
+    for at in 0..addends.count.min(NUMBERS) {
+        let magnitude = addends.patterns[at] & MAGNITUDE;
+        let exponent = exponent_of(magnitude);
+        let is_far = (exponent > most) | (exponent < -ADDEND_MAX);
+        far |= u32::from(is_far & (magnitude != 0));
     }
-    far == [0; LANES]
+    far == 0
 }
 
 /// The exponent of a single that is no subnormal.
@@ -149,62 +129,48 @@ fn exponent_of(bits: u32) -> i32 {
     ((bits & MAGNITUDE) >> 23).cast_signed() - 127
 }
 
-/// The sums, by rows of `N` vectors, `R` rows at a time: their chains of sums run beside each other. All is
-/// by index: calls for iterators and closures are not always inlined here, and sums that pass through
-/// memory are slow.
+/// The sums, by rows of `N` vectors, `R` rows at a time.
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "calls for iterators are not always inlined here")]
-fn rows<const N: usize, const R: usize>(
-    depth: usize,
-    (a, b, c): (&Factor, &Factor, &[u32]),
-    d: &mut [u32],
+fn rows<const N: usize, const R: usize, const FUSED: bool>(
+    sizes: Sizes,
+    (a, b, c): (&Factor<'_>, &Factor<'_>, &[u32; NUMBERS]),
+    d: &mut Results,
 ) {
-    for first_row in (0..d.len() / (N * LANES)).step_by(R) {
-        let mut sums = [[[0.0; LANES]; N]; R];
-        for k in 0..depth {
-            for row in 0..R {
-                let first = a.one((first_row + row) * depth + k);
-                for part in 0..N {
-                    let second = b.values[(k * N + part) % VECTORS];
-                    for lane in 0..LANES {
-                        sums[row][part][lane] += first * second[lane];
-                    }
-                }
-            }
-        }
+    for first_row in (0..sizes.rows).step_by(R) {
+        let sums = sums_of::<N, R, FUSED>(sizes, first_row, (a.values, b.values));
         for row in 0..R {
-            let line = (first_row + row) * depth;
-            for part in 0..N {
-                let at = ((first_row + row) * N + part) * LANES;
-                let mut addends = vector(c, at);
+            for at in 0..N {
+                let mut addends = vector(c, ((first_row + row) * N + at) * LANES);
                 let mut is_least = 0;
                 for lane in 0..LANES {
                     is_least |= u32::from(exponent_of(addends[lane]) < a.exponent + b.exponent);
                 }
                 if is_least != 0 {
-                    addends = cut::<N>(addends, (a, line), (b, part), depth);
+                    addends = cut(sizes, addends, (a, first_row + row), (b, at));
                 }
-                set(d, at, totals(sums[row][part], addends));
+                d.set(first_row + row, at, totals(sums[row][at], addends));
             }
         }
     }
 }
 
-/// Addends without the bits that a tensor core cuts, as products are larger: those of the line of a factor
-/// that begins at a place, and a vector of columns of the other.
+/// Addends without the bits that a tensor core cuts, as products are larger: those of a row of a factor,
+/// and a vector of columns of the other.
 #[inline(always)]
-fn cut<const N: usize>(
+fn cut(
+    sizes: Sizes,
     addends: [u32; LANES],
-    (a, line): (&Factor, usize),
-    (b, part): (&Factor, usize),
-    depth: usize,
+    (a, row): (&Factor<'_>, usize),
+    (b, at): (&Factor<'_>, usize),
 ) -> [u32; LANES] {
     let mut largest = [0; LANES];
     for lane in 0..LANES {
         largest[lane] = exponent_of(addends[lane]);
     }
-    for k in 0..depth {
-        let (first, second) = (a.one(line + k), b.values[(k * N + part) % VECTORS]);
+    for k in 0..sizes.depth {
+        let first = a.values[(sizes.first(row, k / 4) + k % 4) % NUMBERS];
+        let second: [f32; LANES] = vector(b.values, (k * sizes.vectors() + at) * LANES);
         let exponent = exponent_of(first.to_bits()).max(a.least);
         for lane in 0..LANES {
             let product = exponent + exponent_of(second[lane].to_bits()).max(a.least);
@@ -224,25 +190,51 @@ fn cut<const N: usize>(
     cut
 }
 
-/// Sums plus addends, cut to singles.
+/// Sums plus addends, cut to singles. No total is a subnormal.
 #[inline(always)]
 fn totals(sums: [f32; LANES], addends: [u32; LANES]) -> [u32; LANES] {
     let mut totals = [0; LANES];
     for lane in 0..LANES {
-        // A double holds all bits of both, and the total is no subnormal.
-        let total = f64::from(sums[lane]) + f64::from(f32::from_bits(addends[lane]));
-        totals[lane] = single::normal_cut(total);
+        let (sum, addend) = (sums[lane], f32::from_bits(addends[lane]));
+        // The nearest single, and how far the total is from it: a difference that a single holds.
+        let nearest = sum + addend;
+        let second = nearest - sum;
+        let rest = (sum - (nearest - second)) + (addend - second);
+        // The next single towards zero has the bits before.
+        let is_beyond = (rest != 0.0) & ((rest.to_bits() ^ nearest.to_bits()) >> 31 != 0);
+        totals[lane] = nearest.to_bits() - u32::from(is_beyond);
     }
     totals
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::fragments::by_lines::product;
     use super::super::matrix;
     use super::super::sums::{BF16, F16, TF32};
     use super::*;
 
-    const SIZES: Sizes = Sizes { rows: 4, columns: 16, depth: 8 };
+    /// The sizes of products here.
+    fn sizes(format: Format) -> Sizes {
+        let packed = if format.bits() == 16 { 2 } else { 1 };
+        Sizes { rows: 8, columns: 16, depth: 8, packed }
+    }
+
+    /// A product of lines, or `None` if it is left to others.
+    fn multiply(format: Format, a: &[u32], b: &[u32], c: &[u32]) -> Option<Vec<u32>> {
+        let sizes = sizes(format);
+        // Numbers are in the upper bits of their part of a register.
+        let shift = 32 / sizes.packed as u32 - format.bits();
+        let upper = |numbers: &[u32]| numbers.iter().map(|n| n << shift).collect::<Vec<_>>();
+        let mut is_done = false;
+        let sums = product(sizes, false, [&upper(a), &upper(b), c], |operands, d| {
+            let mut room = Room::boxed();
+            room.take(sizes, format.bits(), operands);
+            is_done = floats::<true>(format, sizes, &mut room, d);
+            assert!(is_done || d.registers == [[0; 32]; 8]);
+        });
+        is_done.then_some(sums)
+    }
 
     /// A reproducible stream of numbers below a bound.
     struct Numbers(u64);
@@ -294,14 +286,14 @@ mod tests {
         let any = |numbers: &mut Numbers| numbers.below(1 << 23) | numbers.below(2) << 31;
         let exponent = exponent_of(unit.to_bits());
         match kind {
-            0 => numbers.multiples(64, unit).iter().map(|v| v.to_bits()).collect(),
+            0 => numbers.multiples(128, unit).iter().map(|v| v.to_bits()).collect(),
             1 => {
                 let near = |n: &mut Numbers| (exponent + 127 + n.below(13) as i32) as u32;
-                (0..64).map(|_| any(numbers) | near(numbers) << 23).collect()
+                (0..128).map(|_| any(numbers) | near(numbers) << 23).collect()
             }
             _ => {
                 let most = (exponent + ALIGNED + 87) as u32;
-                (0..64).map(|_| any(numbers) | (40 + numbers.below(most)) << 23).collect()
+                (0..128).map(|_| any(numbers) | (40 + numbers.below(most)) << 23).collect()
             }
         }
     }
@@ -314,14 +306,12 @@ mod tests {
             // The first ones are subnormals of 16 bits.
             let units = [power(-24), 0.125, 1.0, 64.0];
             let [first, second] = [units[round / 3 % 4], units[round / 12 % 4]];
-            let a = patterns(format, &numbers.multiples(32, first));
+            let a = patterns(format, &numbers.multiples(64, first));
             let b = patterns(format, &numbers.multiples(128, second));
             let c = addends(&mut numbers, round / 48 % 3, first * second);
-            let mut d = [7; 64];
-            assert!(floats(format, SIZES, (&a, &b, &c), &mut d), "round {round}");
-            for (at, sum) in d.into_iter().enumerate() {
-                let column: Vec<u32> = b.iter().skip(at % 16).step_by(16).copied().collect();
-                let expected = dot(&a[at / 16 * 8..][..8], &column, c[at]);
+            let sums = multiply(format, &a, &b, &c).expect("small multiples");
+            for (at, sum) in sums.into_iter().enumerate() {
+                let expected = dot(&a[at / 16 * 8..][..8], &b[at % 16 * 8..][..8], c[at]);
                 assert_eq!(sum, expected, "round {round}, element {at}");
             }
         }
@@ -331,13 +321,11 @@ mod tests {
     fn factors_that_may_be_cut_are_left_to_others() {
         let (one, tiny) = (1.0_f32, power(-20));
         let refused = |format: Format, factors: &[u32], second: f32, addend: f32| {
-            let mut a = vec![pattern(format, one); 32];
+            let mut a = vec![pattern(format, one); 64];
             a[5..5 + factors.len()].copy_from_slice(factors);
-            let (b, mut c) = (vec![pattern(format, second); 128], [one.to_bits(); 64]);
+            let (b, mut c) = (vec![pattern(format, second); 128], [one.to_bits(); 128]);
             c[9] = addend.to_bits();
-            let mut d = [7; 64];
-            let done = floats(format, SIZES, (&a, &b, &c), &mut d);
-            !done && d == [7; 64]
+            multiply(format, &a, &b, &c).is_none()
         };
         for addend in [f32::INFINITY, f32::NAN, power(26), power(-101), f32::from_bits(1)] {
             assert!(refused(TF32, &[], one, addend), "{addend}");

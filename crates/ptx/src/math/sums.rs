@@ -1,13 +1,7 @@
 //! Sums of products, eight at a time.
 
+use super::fragments::{LANES, NUMBERS, Sizes};
 use super::{matrix, single};
-
-/// Sums that are made at once.
-pub(super) const LANES: usize = 8;
-
-/// The most elements of a matrix: 32 lines of 16, or 16 of 32.
-pub(crate) const ELEMENTS_MAX: usize = VECTORS * LANES;
-pub(super) const VECTORS: usize = 64;
 
 /// The exponent of a zero: below that of every number, also in a sum of two.
 pub(super) const ZERO: i32 = -(1 << 20);
@@ -24,17 +18,6 @@ pub(super) fn power(exponent: i32) -> f32 {
 /// Bits after the first that a term keeps when it is aligned.
 pub(super) const ALIGNED: i32 = 25;
 
-/// The sizes of a product: the columns are a multiple of eight.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sizes {
-    /// The lines of the first factor and of the sums.
-    pub(crate) rows: usize,
-    /// The elements of a line of the second factor and of the sums.
-    pub(crate) columns: usize,
-    /// The elements of a line of the first factor.
-    pub(crate) depth: usize,
-}
-
 /// A format of factors: bits of the fraction and of the exponent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Format {
@@ -46,16 +29,6 @@ pub(super) const F16: Format = Format { fraction: 10, exponent: 5 };
 pub(super) const BF16: Format = Format { fraction: 7, exponent: 8 };
 pub(super) const TF32: Format = Format { fraction: 10, exponent: 8 };
 pub(super) const F32: Format = Format { fraction: 23, exponent: 8 };
-
-/// The larger ones of exponents and those of products.
-#[inline(always)]
-pub(super) fn later(largest: [i32; LANES], first: i32, second: [i32; LANES]) -> [i32; LANES] {
-    let mut later = [0; LANES];
-    for lane in 0..LANES {
-        later[lane] = largest[lane].max(first + second[lane]);
-    }
-    later
-}
 
 /// Exact sums of eight columns: the sum is `(low + high) * 2^unit`.
 pub(super) struct Exact {
@@ -108,24 +81,51 @@ impl Exact {
     }
 }
 
-/// Eight numbers from a place on; zeros if there are fewer.
+/// Sums of rows times columns, for `R` rows from one on and all their `N` vectors of columns. `R` divides
+/// eight. Sums that run beside each other keep the machine busy. All is by index: calls for iterators and
+/// closures are not always inlined here, and sums that pass through memory are slow.
+///
+/// `FUSED` is for machines with an instruction for a product and a sum. No product or sum may be rounded.
 #[inline(always)]
-pub(crate) fn vector<T: Copy + Default>(numbers: &[T], at: usize) -> [T; LANES] {
-    let rest = numbers.get(at..).unwrap_or_default();
-    rest.first_chunk().copied().unwrap_or_default()
-}
-
-/// Writes eight numbers from a place on, if there are as many.
-#[inline(always)]
-pub(crate) fn set<T>(numbers: &mut [T], at: usize, values: [T; LANES]) {
-    if let Some(place) = numbers.get_mut(at..).and_then(<[T]>::first_chunk_mut) {
-        *place = values;
+pub(super) fn sums_of<const N: usize, const R: usize, const FUSED: bool>(
+    sizes: Sizes,
+    first_row: usize,
+    (a, b): (&[f32; NUMBERS], &[f32; NUMBERS]),
+) -> [[[f32; LANES]; N]; R] {
+    let mut sums = [[[0.0; LANES]; N]; R];
+    let (vectors, _) = b.as_chunks::<LANES>();
+    for four in 0..sizes.depth / 4 {
+        let start = sizes.first(first_row, four);
+        for quarter in 0..4 {
+            for part in 0..N {
+                // The places are inside of the factors, which the bounds only repeat.
+                let second = vectors[((4 * four + quarter) * N + part) % (NUMBERS / LANES)];
+                for row in 0..R {
+                    let first = a[(start + 4 * row + quarter) % NUMBERS];
+                    for lane in 0..LANES {
+                        let sum = sums[row][part][lane];
+                        sums[row][part][lane] = match FUSED {
+                            true => first.mul_add(second[lane], sum),
+                            false => sum + first * second[lane],
+                        };
+                    }
+                }
+            }
+        }
     }
+    sums
 }
 
-/// Writes eight sums from a place on.
-#[inline(always)]
-pub(super) fn write_sums(to: Format, sums: &Exact, d: &mut [u32], at: usize) {
-    let results = if to.fraction == F16.fraction { sums.to_halves() } else { sums.to_singles() };
-    set(d, at, results);
+impl Format {
+    /// The results of eight sums.
+    #[inline(always)]
+    pub(super) fn results(self, sums: &Exact) -> [u32; LANES] {
+        if self.fraction == F16.fraction { sums.to_halves() } else { sums.to_singles() }
+    }
+
+    /// The bits of a number.
+    #[inline(always)]
+    pub(super) fn bits(self) -> u32 {
+        self.fraction + self.exponent + 1
+    }
 }
