@@ -228,6 +228,79 @@ fn sums_by_halves_are_the_same_at_every_length_of_turns() {
     }
 }
 
+/// Floats of every kind. The least normal number times the last number below one is rounded up to it again.
+const FLOATS: [u32; 16] = [
+    0,
+    1 << 31,
+    0x3f80_0000,
+    0xbfc0_0000,
+    0x0080_0000,
+    0x8080_0000,
+    0x007f_ffff,
+    0x8000_0001,
+    0x3f7f_ffff,
+    0xbf7f_ffff,
+    0x7f80_0000,
+    0xff80_0000,
+    0x7fc0_0001,
+    0xff80_0123,
+    0x2000_0000,
+    0x1fff_ffff,
+];
+
+/// All threes of operands, for each instruction.
+#[test]
+fn floats_with_zeros_for_subnormals_and_choices_are_the_same() {
+    let operations = ["", ".ftz"].map(|ftz| {
+        [
+            format!("add.rn{ftz}.f32 %d, %f0, %f1;"),
+            format!("sub.rn{ftz}.f32 %d, %f0, %f1;"),
+            format!("mul.rn{ftz}.f32 %d, %f0, %f1;"),
+            format!("fma.rn{ftz}.f32 %d, %f0, %f1, %f2;"),
+            format!("mul{ftz}.f32 %d, %f0, %f1; sub{ftz}.f32 %d, %f2, %d;"),
+            format!("mul{ftz}.f32 %d, %f0, %f1; sub{ftz}.f32 %d, %d, %f2;"),
+            format!("neg{ftz}.f32 %d, %f0;"),
+            format!("abs{ftz}.f32 %d, %f0; neg.f32 %d, %d;"),
+            format!("min{ftz}.f32 %d, %f0, %f1;"),
+            format!("max{ftz}.f32 %d, %f0, %f1;"),
+            format!("max{ftz}.f32 %d, %f0, %f1; min.f32 %d, %d, %f2; mul.rn{ftz}.f32 %d, %d, %f0;"),
+            format!("setp.lt{ftz}.f32 %p, %f0, %f1; selp.f32 %d, %f2, %f0, %p;"),
+            format!("setp.equ{ftz}.f32 %p, %f0, %f1; selp.f32 %d, %f2, %f1, %p;"),
+            format!("mul.rn{ftz}.f32 %d, %f0, %f1; mul.rn{ftz}.f32 %d, %d, %f2; add.rn{ftz}.f32 %d, %d, %f0;"),
+        ]
+    });
+    let operations: String = operations
+        .iter()
+        .flatten()
+        .map(|operation| {
+            format!("{operation} mov.b32 %x, %d; mul.lo.u32 %h, %h, 69069; xor.b32 %h, %h, %x;")
+        })
+        .collect();
+    let choose = |float: &str| {
+        let each = FLOATS
+            .iter()
+            .enumerate()
+            .map(|(at, bits)| format!("setp.eq.u32 %p, %k, {at}; selp.b32 %x, {bits}, %x, %p;"));
+        format!("mov.u32 %x, 0; {} mov.b32 {float}, %x;", each.collect::<String>())
+    };
+    let text = kernel(&format!(
+        ".reg .f32 %f<3>, %d; .reg .b32 %x, %h, %k, %i; .reg .pred %p, %q;
+         mov.u32 %h, %t; mov.u32 %i, 0;
+         and.b32 %k, %t, 15; {}
+         shr.u32 %k, %t, 4; {}
+         again:
+         add.u32 %k, %t, %i; and.b32 %k, %k, 15; {}
+         {operations}
+         add.u32 %i, %i, 1; setp.lt.u32 %q, %i, 16;
+         @%q bra again;
+         st.global.b32 [%mine+65536], %h; ret;",
+        choose("%f0"),
+        choose("%f1"),
+        choose("%f2"),
+    ));
+    same(Launched { text: &text, name: "k", grid: 1, block: [256, 1], waits: false, quantum: 512 });
+}
+
 #[test]
 fn floats_that_are_no_numbers_are_the_same() {
     let operations: String = ["f32", "f64"]

@@ -22,6 +22,8 @@ pub(crate) enum Compared {
     Signed(Width),
     /// `.f32` without `.ftz`, or `.f64`.
     Float(Width),
+    /// `.f32` with `.ftz`.
+    Flushed,
 }
 
 /// Logic of two predicates.
@@ -113,6 +115,9 @@ pub(crate) enum Form {
     FloatContracted(Width),
     FloatNegate(Width),
     FloatAbsolute(Width),
+    /// The lesser or the larger of two `.f32`, or the only one that is a number.
+    FloatMinimum,
+    FloatMaximum,
     /// An integer of 32 bits as `.f32`.
     FloatOf {
         signed: bool,
@@ -141,6 +146,7 @@ impl Compared {
     pub(crate) fn width(self) -> Width {
         match self {
             Self::Signed(width) | Self::Unsigned(width) | Self::Float(width) => width,
+            Self::Flushed => Width::Word,
         }
     }
 }
@@ -156,6 +162,7 @@ impl Form {
             | Self::FloatContracted(width)
             | Self::FloatNegate(width)
             | Self::FloatAbsolute(width) => Some(width),
+            Self::FloatMinimum | Self::FloatMaximum => Some(Width::Word),
             _ => None,
         }
     }
@@ -188,6 +195,7 @@ impl Form {
             Self::Widen { .. } | Self::FloatOf { .. } => Width::Word.sources(1),
             Self::Pair | Self::MultiplyWide { .. } => Width::Word.sources(2),
             Self::Minimum { .. } | Self::Maximum { .. } => Width::Word.sources(2),
+            Self::FloatMinimum | Self::FloatMaximum => Width::Word.sources(2),
             Self::MultiplyWideAdd { .. } => &[File::Word, File::Word, File::Double],
             Self::Select(Width::Word) => &[File::Word, File::Word, File::Predicate],
             Self::Select(Width::Double) => &[File::Double, File::Double, File::Predicate],
@@ -231,6 +239,8 @@ impl Form {
     }
 }
 
+/// In the immediate of arithmetic of `.f32`: `.ftz`.
+pub(crate) const FLUSH: u64 = 1 << 8;
 /// In the immediate of [`Form::FloatContracted`]: the product is subtracted.
 pub(crate) const MINUS_PRODUCT: u64 = 1 << 16;
 /// The other source is subtracted.

@@ -21,7 +21,7 @@ pub(crate) use apply::{
     binary, compare, quaternary, slow_binary, slow_ternary, slow_unary, ternary, unary,
 };
 pub(crate) use file::File;
-pub(crate) use form::{Compared, Form, Logic, MINUS_OTHER, MINUS_PRODUCT, Width};
+pub(crate) use form::{Compared, FLUSH, Form, Logic, MINUS_OTHER, MINUS_PRODUCT, Width};
 pub(crate) use lanes::{CONSTANT, First, Lanes, Value, WIDTH, active, is_constant};
 pub(crate) use line::{Axis, Line, Wrapping, half_step};
 pub(crate) use lines::{Held, Lines, MOST_LINES, Set};

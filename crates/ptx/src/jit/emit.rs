@@ -1,6 +1,6 @@
 //! The parts of a piece that are the same for all instructions: addresses of the state, checks, exits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -34,6 +34,7 @@ pub(super) struct Emit<'f> {
     calls: Calls,
     instruction: SigRef,
     exchange: SigRef,
+    pub(super) fused: SigRef,
     span: SigRef,
     /// The first instruction of the extent.
     start: u32,
@@ -49,6 +50,8 @@ pub(super) struct Emit<'f> {
     pub(super) steps: i64,
     /// Floats of 32 bits before the canonical NaN took the place of others.
     pub(super) any_nan: HashMap<Value, Value>,
+    /// Vectors of floats of 32 bits that hold no subnormal.
+    pub(super) no_subnormal: HashSet<Value>,
 }
 
 /// Memory of the interpreter, which is there.
@@ -73,15 +76,16 @@ impl<'f> Emit<'f> {
         build.append_block_params_for_function_params(entry);
         build.switch_to_block(entry);
         let state = build.block_params(entry)[0];
-        let signature = |arguments: &[Type], result| Signature {
+        let signature = |arguments: &[Type], result: Option<Type>| Signature {
             params: arguments.iter().map(|kind| AbiParam::new(*kind)).collect(),
-            returns: vec![AbiParam::new(result)],
+            returns: result.into_iter().map(AbiParam::new).collect(),
             call_conv: convention,
         };
         let (i32, i64) = (types::I32, types::I64);
-        let instruction = build.import_signature(signature(&[i64, i32, i32], i32));
-        let exchange = build.import_signature(signature(&[i64, i64, i32, i32], i32));
-        let span = build.import_signature(signature(&[i64, i64, i32, i32, i32], i64));
+        let instruction = build.import_signature(signature(&[i64, i32, i32], Some(i32)));
+        let exchange = build.import_signature(signature(&[i64, i64, i32, i32], Some(i32)));
+        let span = build.import_signature(signature(&[i64, i64, i32, i32, i32], Some(i64)));
+        let fused = build.import_signature(signature(&[i64], None));
         let mut field = |offset: usize| build.ins().load(i64, plain(), state, offset as i32);
         let words = field(offset_of!(State, words));
         let doubles = field(offset_of!(State, doubles));
@@ -103,6 +107,7 @@ impl<'f> Emit<'f> {
             calls,
             instruction,
             exchange,
+            fused,
             span,
             start,
             part,
@@ -111,6 +116,7 @@ impl<'f> Emit<'f> {
             is_cautious: false,
             steps: WIDTH as i64 - 1,
             any_nan: HashMap::new(),
+            no_subnormal: HashSet::new(),
         }
     }
 

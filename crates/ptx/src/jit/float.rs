@@ -1,32 +1,119 @@
 //! Arithmetic of floats over vectors, with the NaNs of a GPU.
 
-use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
 
 use super::emit::{DOUBLES, Emit, WORDS};
-use crate::code::{Form, MINUS_OTHER, MINUS_PRODUCT};
+use crate::code::{FLUSH, Form, MINUS_OTHER, MINUS_PRODUCT};
 use crate::math::{double, single};
+
+/// Two factors and an addend of four lanes. The sums take the place of the first factors.
+type Fused = [[u32; 4]; 3];
+
+/// Computes products and sums with `.ftz`.
+///
+/// # Safety
+/// Compiled code gives a place of its own stack.
+unsafe extern "C" fn fused(lanes: *mut Fused) {
+    // SAFETY: nothing else refers to the place while compiled code waits.
+    let [a, b, c] = unsafe { &mut *lanes };
+    for lane in 0..4 {
+        a[lane] = single::fma::<true, false>(a[lane], b[lane], c[lane]);
+    }
+}
 
 impl Emit<'_> {
     /// Arithmetic of four floats of 32 bits: a result that is no number is the canonical NaN. Operands
     /// may be any NaN, so that a chain of sums replaces only its last one.
     pub(super) fn single(&mut self, form: Form, imm: u64, s: &[Value]) -> Value {
-        let sign = self.words(1 << 31);
-        let s: Vec<Value> = s.iter().map(|v| *self.any_nan.get(v).unwrap_or(v)).collect();
+        let (sign, flushes) = (self.words(1 << 31), imm & FLUSH != 0);
+        let mut s: Vec<Value> = s.iter().map(|v| *self.any_nan.get(v).unwrap_or(v)).collect();
+        if flushes {
+            s = s.into_iter().map(|value| self.flushed(value)).collect();
+        }
         let value = match form {
             Form::FloatNegate(_) => self.build.ins().bxor(s[0], sign),
             Form::FloatAbsolute(_) => self.build.ins().band_not(s[0], sign),
+            Form::FloatMinimum | Form::FloatMaximum => self.extreme(form, &s),
             _ => {
                 let s = self.signed_sources(form, imm, &s, sign);
                 let floats: Vec<Value> = s.iter().map(|v| self.cast(types::F32X4, *v)).collect();
                 let value = self.arithmetic(form, &floats);
-                self.cast(WORDS, value)
+                let value = self.cast(WORDS, value);
+                if flushes { self.flushed_result(form, &s, value) } else { value }
             }
         };
         let float = self.cast(types::F32X4, value);
         let (nan, canonical) = (self.is_nan(float), self.words(single::NAN));
         let result = self.build.ins().bitselect(nan, canonical, value);
         self.any_nan.insert(result, value);
+        if flushes {
+            self.no_subnormal.extend([value, result]);
+        }
         result
+    }
+
+    /// Four floats, with zeros of their signs for subnormals.
+    pub(super) fn flushed(&mut self, value: Value) -> Value {
+        if self.no_subnormal.contains(&value) {
+            return value;
+        }
+        let (exponents, sign) = (self.words(0x7f80_0000), self.words(1 << 31));
+        let exponent = self.build.ins().band(value, exponents);
+        let zero = self.words(0);
+        let is_small = self.build.ins().icmp(IntCC::Equal, exponent, zero);
+        let zero = self.build.ins().band(value, sign);
+        let flushed = self.build.ins().bitselect(is_small, zero, value);
+        self.no_subnormal.insert(flushed);
+        flushed
+    }
+
+    /// The result of arithmetic with `.ftz`. One that is subnormal before it is rounded up to the least normal
+    /// number is a zero, too. Such numbers are rare: where a result is that number, a call computes all four.
+    fn flushed_result(&mut self, form: Form, s: &[Value], value: Value) -> Value {
+        if matches!(form, Form::FloatAdd(_) | Form::FloatSubtract(_)) {
+            // Sums that are so small are exact.
+            return self.flushed(value);
+        }
+        let (sign, least) = (self.words(1 << 31), self.words(f32::MIN_POSITIVE.to_bits()));
+        let magnitude = self.build.ins().band_not(value, sign);
+        let is_least = self.build.ins().icmp(IntCC::Equal, magnitude, least);
+        let any = self.build.ins().vany_true(is_least);
+        let none = self.build.ins().icmp_imm(IntCC::Equal, any, 0);
+        // A product is a sum with a zero that is below it.
+        let other = s.get(2).copied().unwrap_or(sign);
+        let value = self.either(none, value, |emit| emit.call_fused([s[0], s[1], other]));
+        self.flushed(value)
+    }
+
+    /// Products and sums of four floats with `.ftz`, by a call.
+    fn call_fused(&mut self, s: [Value; 3]) -> Value {
+        let bytes = size_of::<Fused>() as u32;
+        let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, bytes, 4);
+        let slot = self.build.create_sized_stack_slot(slot);
+        for (at, source) in s.into_iter().enumerate() {
+            self.build.ins().stack_store(source, slot, 16 * at as i32);
+        }
+        let function = self.double(fused as *const () as u64);
+        let place = self.build.ins().stack_addr(types::I64, slot, 0);
+        self.build.ins().call_indirect(self.fused, function, &[place]);
+        self.build.ins().stack_load(WORDS, slot, 0)
+    }
+
+    /// The lesser or the larger of two floats, or the only one that is a number. A negative zero is less than
+    /// a positive one.
+    fn extreme(&mut self, form: Form, s: &[Value]) -> Value {
+        let floats = [self.cast(types::F32X4, s[0]), self.cast(types::F32X4, s[1])];
+        let (order, zeros) = match form {
+            Form::FloatMinimum => (FloatCC::LessThan, self.build.ins().bor(s[0], s[1])),
+            _ => (FloatCC::GreaterThan, self.build.ins().band(s[0], s[1])),
+        };
+        let is_first = self.build.ins().fcmp(order, floats[0], floats[1]);
+        let value = self.build.ins().bitselect(is_first, s[0], s[1]);
+        let are_equal = self.build.ins().fcmp(FloatCC::Equal, floats[0], floats[1]);
+        let value = self.build.ins().bitselect(are_equal, zeros, value);
+        let is_none = self.is_nan(floats[1]);
+        self.build.ins().bitselect(is_none, s[0], value)
     }
 
     /// Arithmetic of two floats of 64 bits: an operand that is no number is the result, quiet.

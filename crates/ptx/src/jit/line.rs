@@ -109,6 +109,8 @@ impl Emit<'_> {
             | Form::FloatContracted(_)
             | Form::FloatNegate(_)
             | Form::FloatAbsolute(_)
+            | Form::FloatMinimum
+            | Form::FloatMaximum
             | Form::FloatOf { .. } => self.once(form, imm, &firsts),
             _ => self.integers(form, imm, &firsts),
         };
@@ -251,7 +253,7 @@ impl Emit<'_> {
         let signed = match compared {
             Compared::Signed(_) => true,
             Compared::Unsigned(_) => false,
-            Compared::Float(_) => {
+            Compared::Float(_) | Compared::Flushed => {
                 return self.once(Form::Compare(compared, comparison), 0, &[a.first, b.first]);
             }
         };
@@ -271,7 +273,7 @@ impl Emit<'_> {
         let (width, signed) = match compared {
             Compared::Signed(width) => (width, true),
             Compared::Unsigned(width) => (width, false),
-            Compared::Float(_) => return None,
+            Compared::Float(_) | Compared::Flushed => return None,
         };
         if matches!(comparison, Comparison::Equal | Comparison::NotEqual) {
             return None;

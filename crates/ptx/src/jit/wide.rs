@@ -248,6 +248,10 @@ impl Emit<'_> {
                 let (a, b) = (self.cast(types::F32X4, a), self.cast(types::F32X4, b));
                 self.ordered(comparison, a, b)
             }
+            Compared::Flushed => {
+                let (a, b) = (self.flushed(a), self.flushed(b));
+                self.compared_vector(Compared::Float(Width::Word), comparison, a, b)
+            }
             Compared::Float(Width::Double) => {
                 let (a, b) = (self.cast(types::F64X2, a), self.cast(types::F64X2, b));
                 self.ordered(comparison, a, b)

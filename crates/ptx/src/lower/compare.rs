@@ -52,7 +52,7 @@ macro_rules! by_comparison {
 /// The form of a comparison.
 fn form(kind: Type, comparison: Comparison, ftz: bool) -> Option<Form> {
     let compared = match kind {
-        Type::F32 if ftz => return None,
+        Type::F32 if ftz => Compared::Flushed,
         Type::F32 => Compared::Float(Width::Word),
         Type::F64 => Compared::Float(Width::Double),
         other if other.is_signed() => Compared::Signed(super::integer::whole(other)?),

@@ -3,7 +3,7 @@
 use super::builder::Builder;
 use super::macros::{bin, slow_bin, slow_ter, slow_un, ter, un};
 use super::modifiers::{Modifiers, Refusal};
-use crate::code::{Form, Pure, Width, has_wide_vectors};
+use crate::code::{FLUSH, Form, Pure, Width, has_wide_vectors};
 use crate::math::{Rounding, double, single};
 use crate::syntax::tree::Operand;
 use crate::types::Type;
@@ -24,7 +24,7 @@ fn form(name: &str, width: Width) -> Option<Form> {
 
 /// A rounding and flags as an immediate.
 pub(super) fn encode(rounding: Rounding, ftz: bool, sat: bool) -> u64 {
-    rounding as u64 | u64::from(ftz) << 8 | u64::from(sat) << 9
+    rounding as u64 | if ftz { FLUSH } else { 0 } | u64::from(sat) << 9
 }
 
 /// The rounding of an immediate.
@@ -40,7 +40,7 @@ pub(super) fn rounding(imm: u64) -> Rounding {
 
 /// `.ftz` of an immediate.
 pub(super) fn ftz(imm: u64) -> bool {
-    imm & 0x100 != 0
+    imm & FLUSH != 0
 }
 
 /// `.sat` of an immediate.
@@ -90,19 +90,15 @@ impl<'t> Builder<'_, 't> {
         let ftz = m.take("ftz");
         match name {
             "min" | "max" => return self.single_choice(name, ftz, m, o),
-            "abs" if ftz => {
-                return self.one(un!(u32 => u32, |a| single::absolute::<true>(a)), kind, o);
-            }
-            "abs" => {
-                let run = un!(u32 => u32, |a| single::absolute::<false>(a));
-                return self.one(run.as_form(Form::FloatAbsolute(Width::Word)), kind, o);
-            }
-            "neg" if ftz => {
-                return self.one(un!(u32 => u32, |a| single::negate::<true>(a)), kind, o);
-            }
-            "neg" => {
-                let run = un!(u32 => u32, |a| single::negate::<false>(a));
-                return self.one(run.as_form(Form::FloatNegate(Width::Word)), kind, o);
+            "abs" | "neg" => {
+                let run = match (name, ftz) {
+                    ("abs", true) => un!(u32 => u32, |a| single::absolute::<true>(a)),
+                    ("abs", false) => un!(u32 => u32, |a| single::absolute::<false>(a)),
+                    (_, true) => un!(u32 => u32, |a| single::negate::<true>(a)),
+                    (_, false) => un!(u32 => u32, |a| single::negate::<false>(a)),
+                };
+                let run = run.as_form(form(name, Width::Word));
+                return self.plain(run, kind, &[kind], o, encode(Rounding::Nearest, ftz, false));
             }
             "div" | "rcp" | "sqrt" | "rsqrt" => return self.single_quotient(name, ftz, m, o),
             _ => {}
@@ -151,7 +147,7 @@ impl<'t> Builder<'_, 't> {
             }
             _ => return Err(format!("`{name}` is not supported for .f32")),
         };
-        let run = run.as_form((near && !ftz && !sat).then(|| form(name, Width::Word)).flatten());
+        let run = run.as_form((near && !sat).then(|| form(name, Width::Word)).flatten());
         let count = if matches!(name, "fma" | "mad") { 3 } else { 2 };
         self.plain(run, kind, &[kind; 3][..count], o, imm)?;
         if written.is_none() {
@@ -203,7 +199,10 @@ impl<'t> Builder<'_, 't> {
             ),
             (_, true, true) => return Err("three sources have no `.xorsign`".to_owned()),
         };
-        self.plain(run, Type::F32, &[Type::F32; 3][..if three { 3 } else { 2 }], o, 0)
+        let form = if min { Form::FloatMinimum } else { Form::FloatMaximum };
+        let run = run.as_form((!three && !xorsign && !nan).then_some(form));
+        let sources = &[Type::F32; 3][..if three { 3 } else { 2 }];
+        self.plain(run, Type::F32, sources, o, encode(Rounding::Nearest, ftz, false))
     }
 
     /// Quotients and roots.

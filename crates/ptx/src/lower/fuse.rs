@@ -167,10 +167,12 @@ fn fused_single(ftz: bool, sat: bool) -> Pure {
             true => pure!(|lanes, op| fused_natively::<true>(lanes, op)),
         };
     }
-    flags!(ftz, sat, |F, S| slow_ter!(u32, u32, u32 => u32, |op, a, b, c| {
+    let run = flags!(ftz, sat, |F, S| slow_ter!(u32, u32, u32 => u32, |op, a, b, c| {
         let (product, other) = signs(op.imm);
         single::fma::<F, S>(a ^ product << 31, b, c ^ other << 31)
-    }))
+    }));
+    let form = Form::FloatContracted(Width::Word);
+    run.as_form((!sat && has_wide_vectors()).then_some(form))
 }
 
 #[inline(always)]
