@@ -109,15 +109,19 @@ fn rows_of(matrix: &Bytes, first: usize, words: usize) -> [u32; WIDTH] {
     values
 }
 
-/// The values of a register in a matrix of elements of up to 4 bytes.
-fn elements_of(access: MatrixAccess, register: usize, matrix: &Bytes) -> [u32; WIDTH] {
-    let (mut values, bytes) = ([0; WIDTH], usize::from(access.bytes));
+/// The values of a register in a matrix of elements of `N` bytes.
+fn elements_of<const N: usize>(
+    access: MatrixAccess,
+    register: usize,
+    matrix: &Bytes,
+) -> [u32; WIDTH] {
+    let mut values = [0; WIDTH];
     for part in 0..access.layout().packed {
         let places = places_of(access, register, part);
         for (lane, value) in values.iter_mut().enumerate() {
-            let element = &matrix[places.lane(lane) * bytes..][..bytes];
-            let element = element.iter().rev().fold(0, |all, byte| all << 8 | u32::from(*byte));
-            *value |= element << (8 * bytes * part);
+            let mut element = [0; 4];
+            element[..N].copy_from_slice(&matrix[places.lane(lane) * N..][..N]);
+            *value |= u32::from_le_bytes(element) << (8 * N * part);
         }
     }
     values
@@ -191,7 +195,12 @@ fn set_registers(lanes: &mut Lanes<'_>, op: &Op, access: MatrixAccess, matrix: &
             lanes.set_word(op.result(register), &values);
             (line, place) = layout.next_tile(line, place);
         } else {
-            lanes.set_word(op.result(register), &elements_of(access, register, matrix));
+            let values = match bytes {
+                1 => elements_of::<1>(access, register, matrix),
+                2 => elements_of::<2>(access, register, matrix),
+                _ => elements_of::<4>(access, register, matrix),
+            };
+            lanes.set_word(op.result(register), &values);
         }
     }
 }

@@ -360,6 +360,12 @@ fn floats(form: Form) -> Result<Pure, Refusal> {
             (false, true) => un!(u32 => u64, |a| convert::f64_from_f32::<false, true>(a)),
             (true, true) => un!(u32 => u64, |a| convert::f64_from_f32::<true, true>(a)),
         },
+        (Type::F16, Type::F32) if !form.ftz && !form.sat => {
+            un!(u16 => u32, |a| convert::f32_from_half::<Binary16>(a, false, false))
+        }
+        (Type::Bf16, Type::F32) if !form.ftz && !form.sat => {
+            un!(u16 => u32, |a| convert::f32_from_half::<Brain16>(a, false, false))
+        }
         (Type::F16, Type::F32) => {
             slow_un!(u16 => u32, |op, a| convert::f32_from_half::<Binary16>(a, ftz(op.imm), sat(op.imm)))
         }
@@ -389,6 +395,9 @@ fn floats(form: Form) -> Result<Pure, Refusal> {
         }
         (Type::F64, Type::Bf16) if form.rounding.is_some() => {
             slow_un!(u64 => u16, |op, a| convert::half_from_f64::<Brain16>(a, modifiers(op.imm)))
+        }
+        (Type::F32, Type::Tf32) if form.rounding == Some(Rounding::NearestAway) && !form.finite => {
+            un!(u32 => u32, |a| convert::tf32_from_f32_away(a, false))
         }
         (Type::F32, Type::Tf32) if form.rounding.is_some() => {
             slow_un!(u32 => u32, |op, a| convert::tf32_from_f32(a, modifiers(op.imm)))

@@ -368,17 +368,22 @@ fn half_from<H: Narrow>(value: Value, modifiers: Modifiers) -> u16 {
     }
 }
 
+/// `cvt.rna.tf32.f32`, with `.satfinite` or without it: a sum of integers. A NaN loses its low bits only, and
+/// `.satfinite` makes it the pattern below.
+#[inline]
+#[must_use]
+pub fn tf32_from_f32_away(bits: u32, finite: bool) -> u32 {
+    let half = if single::is_nan(bits) { 0 } else { 0x1000 };
+    let sum = (bits + half) & !0x1fff;
+    let beyond = finite && sum & 0x7fff_ffff >= 0x7f80_0000;
+    if beyond { sum - 0x2000 } else { sum }
+}
+
 /// `cvt.tf32.f32`: the low 13 bits of the result are 0.
-///
-/// `.rna` is a sum of integers: a NaN loses its low bits only, and `.satfinite` makes it the pattern
-/// below.
 #[must_use]
 pub fn tf32_from_f32(bits: u32, modifiers: Modifiers) -> u32 {
     if modifiers.rounding == Rounding::NearestAway {
-        let half = if single::is_nan(bits) { 0 } else { 0x1000 };
-        let sum = (bits + half) & !0x1fff;
-        let beyond = modifiers.finite && sum & 0x7fff_ffff >= 0x7f80_0000;
-        return if beyond { sum - 0x2000 } else { sum };
+        return tf32_from_f32_away(bits, modifiers.finite);
     }
     let value = F32.decode(u64::from(bits));
     let bits = TF32.encode(value, modifiers.rounding, modifiers.finite) as u32;
