@@ -129,10 +129,21 @@ fn fit(bounds: Bounds, to: &mut [u32; WIDTH]) -> Option<bool> {
 /// rows of so many words, and one word for a whole row: a vector reads each of these at once.
 ///
 /// # Safety
-/// A word can be read at each offset.
-#[target_feature(enable = "avx2")]
+/// A word can be read at each offset, and the machine has AVX2.
 #[inline(never)]
 pub(super) unsafe fn words(start: *const u8, offsets: &[u32; WIDTH], values: &mut [u32; WIDTH]) {
+    // SAFETY: the caller promises the words and AVX2.
+    unsafe { read_words(start, offsets, values) }
+}
+
+/// As [`words`], which is no part of its callers: `inline(never)` of a function with features of the machine
+/// (rustc 1.95) holds in functions with features only. In a loop of a caller, all that depends on the offsets
+/// would be computed before the loop.
+///
+/// # Safety
+/// A word can be read at each offset.
+#[target_feature(enable = "avx2")]
+unsafe fn read_words(start: *const u8, offsets: &[u32; WIDTH], values: &mut [u32; WIDTH]) {
     let steps = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
     for vector in 0..VECTORS {
         let at = words_at(offsets, vector);
