@@ -296,3 +296,43 @@ fn matrices_in_local_memory_are_refused() {
     assert!(error.to_string().contains("global or shared memory"), "{error}");
     load(&text.replace(".local.f32", ".shared.f32"));
 }
+
+/// Eight products of `.tf32` with an addend, as an H100 adds them: four, and then four.
+#[test]
+fn products_of_tf32_are_added_by_fours() {
+    let a = [
+        0xc000_e000,
+        0x3ee4_2000,
+        0x4038_0000,
+        0x3e89_a000,
+        0x3ee3_e000,
+        0x3e1c_c000,
+        0xbf92_a000,
+        0x3ed7_2000,
+    ];
+    let b = [
+        0xc019_2000,
+        0x3f84_4000,
+        0xbeca_0000,
+        0x3f88_4000,
+        0xbf01_2000,
+        0x4066_4000,
+        0x3f37_e000,
+        0xbf59_a000,
+    ];
+    let (addend, of_wmma, of_mma) = (0xbed8_7368, 0x4049_d436, 0x4049_d437);
+    let mut memory = Flat::new(1 << 20);
+    memory.write_words(BASE, &a.repeat(16));
+    memory.write_words(B, &b.repeat(16));
+    memory.write_words(C, &[addend; 256]);
+    let factor = |by_rows| {
+        Matrix::new(if by_rows { 16 } else { 8 }, if by_rows { 8 } else { 16 }, by_rows, 0)
+    };
+    let sums = [Matrix::new(16, 16, true, 0); 2];
+    let tf32 = &ALL[5];
+    let text = kernel(tf32, [16, 16, 8], [factor(true), factor(false)], sums);
+    done(&text, 1, 32, &mut memory, &mut Journal::default());
+    assert_eq!(memory.words(D, 256), [of_wmma; 256]);
+    let row = a.map(|bits: u32| bits);
+    assert_eq!(pagewise_ptx::math::matrix::dot_tf32(&row, &b, addend), of_mma);
+}

@@ -153,8 +153,33 @@ impl<'t> Builder<'_, 't> {
         if !known || !allowed {
             return Err("wmma has no such shape for its types".to_owned());
         }
+        if factors == Factors::Tf32 {
+            return self.product_by_fours(shape, o);
+        }
         let layouts = [factor(shape.0, shape.2, types[1]), factor(shape.1, shape.2, types[2])];
         self.product(factors, shape, types, layouts.map(|layout| count(layout, types[1])), o)
+    }
+
+    /// A product of `.tf32`: an H100 adds four products along the depth to the accumulators, and then the
+    /// other four. One `mma` of the same depth adds eight at once.
+    fn product_by_fours(
+        &mut self,
+        (rows, columns, depth): Shape,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
+        let [d, a, b, c] = o else { return Err("4 operands are expected".to_owned()) };
+        let count = Sum::Word.layout(rows.into(), columns.into()).registers();
+        let (a, b) = (self.registers(a, Type::Tf32, 4)?, self.registers(b, Type::Tf32, 4)?);
+        let c = self.registers(c, Type::F32, count)?;
+        let results = self.results(d, Type::F32, count)?;
+        let sums: Vec<_> = (0..count).map(|_| self.temporary(File::Word)).collect();
+        let (factors, sum, depth) = (Factors::Tf32, Sum::Word, depth / 2);
+        let product = Product { factors, sum, rows, columns, depth, registers: [2, 2] };
+        let first = [&a[..2], &b[..2], &c[..]].concat();
+        self.emit(Code::Product(product), &sums, &first, 0);
+        let second = [&a[2..], &b[2..], &sums[..]].concat();
+        self.emit(Code::Product(product), &results, &second, 0);
+        Ok(())
     }
 
     /// A product of halves with accumulators of another type than its results: the sums are single.

@@ -281,7 +281,8 @@ impl Modifiers {
 #[must_use]
 pub fn f32_from_f64<const FTZ: bool, const SAT: bool>(bits: u64) -> u32 {
     let near = (f64::from_bits(bits) as f32).to_bits();
-    let near = if FTZ { single::flush(near) } else { near };
+    let tiny = FTZ && f64::from_bits(bits).abs() < single::TINY;
+    let near = if tiny { near & 0x8000_0000 } else { near };
     if SAT {
         single::saturate(near)
     } else if double::is_nan(bits) {
@@ -303,8 +304,7 @@ pub fn f32_from_f64_rounded(bits: u64, rounding: Rounding, ftz: bool, sat: bool)
     if double::is_nan(bits) && !sat {
         return narrow_nan(bits);
     }
-    // Unlike a product, it is flushed after it is rounded.
-    single::result_bits(F32.encode(F64.decode(bits), rounding, false) as u32, ftz, sat)
+    single::rounded(F64.decode(bits), rounding, ftz, sat)
 }
 
 /// `cvt.f64.f32`. A NaN keeps its sign and payload, but with `.ftz` it is canonical.
@@ -372,7 +372,7 @@ fn half_from<H: Narrow>(value: Value, modifiers: Modifiers) -> u16 {
 /// `.satfinite` makes it the pattern below.
 #[inline]
 #[must_use]
-pub fn tf32_from_f32_away(bits: u32, finite: bool) -> u32 {
+pub(crate) fn tf32_from_f32_away(bits: u32, finite: bool) -> u32 {
     let half = if single::is_nan(bits) { 0 } else { 0x1000 };
     let sum = (bits + half) & !0x1fff;
     let beyond = finite && sum & 0x7fff_ffff >= 0x7f80_0000;

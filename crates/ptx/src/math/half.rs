@@ -157,8 +157,10 @@ fn fused<H: Half>(a: u16, b: u16, c: u16, modifiers: Modifiers) -> u16 {
     let of = |bits| f64::from(H::widen(if modifiers.ftz { flush::<H>(bits) } else { bits }));
     let exact = odd_single(fma_odd(of(a), of(b), of(c)));
     let rounded = H::narrow(exact);
-    // Before it is rounded, as hardware does.
-    let tiny = modifiers.ftz && exact.abs() < H::widen(H::LEAST_NORMAL);
+    // As hardware: by as many bits as normal numbers have, which may round it up to the least of those.
+    let least = H::widen(H::LEAST_NORMAL);
+    let half = f32::from_bits((127 - 2 - H::INFINITY.trailing_zeros()) << 23);
+    let tiny = modifiers.ftz && exact.abs() < least - least * half;
     let flushed = if tiny { rounded & SIGN } else { rounded };
     if modifiers.sat {
         saturate::<H>(flushed)

@@ -102,16 +102,20 @@ impl Format {
         }
     }
 
-    /// Whether the value, before it is rounded, is closer to zero than any normal number. With
-    /// `.ftz`, hardware makes a zero of it even if it would be rounded up to the least of those.
-    pub(super) const fn is_tiny(self, value: Value) -> bool {
-        match value {
-            Value::Finite(number) => {
-                let top = number.exponent + 127 - number.magnitude.leading_zeros() as i32;
-                top < 1 - self.bias()
-            }
-            Value::Nan | Value::Infinite { .. } => false,
+    /// Whether the value is closer to zero than any normal number, rounded to as many bits as those have, with
+    /// any exponent. With `.ftz`, hardware makes a zero of it, even if the format's own rounding makes the least
+    /// normal number of it.
+    pub(super) fn is_tiny(self, value: Value, rounding: Rounding) -> bool {
+        let Value::Finite(Number { magnitude, exponent, negative }) = value else { return false };
+        let top = exponent + 127 - magnitude.leading_zeros() as i32;
+        let least = 1 - self.bias();
+        if top != least - 1 {
+            return top < least;
         }
+        // It may be rounded up to the least normal number.
+        let shift = top - self.fraction as i32 - exponent;
+        let beyond = 2 << self.fraction;
+        shift <= 0 || round_shift(magnitude, shift as u32, rounding, negative) < beyond
     }
 
     /// The bits of a magnitude, which may be beyond the finite ones.

@@ -1,7 +1,7 @@
 //! Arithmetic on `.f32`. Operands and results are the bits of floats.
 //!
 //! `FTZ` is the modifier `.ftz`: subnormal operands and results become zeros of their sign, and so
-//! does a result that is subnormal before it is rounded up to the least normal number. `SAT` is
+//! does a result that is below the least normal number after it is rounded to 24 bits. `SAT` is
 //! `.sat`: results are clamped to the range from 0 to 1, and a NaN becomes 0. A result that is no
 //! number is the canonical NaN, 0x7fffffff.
 
@@ -112,10 +112,14 @@ pub fn fma_native<const SAT: bool>(a: u32, b: u32, c: u32) -> u32 {
     result::<false, SAT>(f32::from_bits(a).mul_add(f32::from_bits(b), f32::from_bits(c)))
 }
 
+/// The least magnitude that is rounded up to the least normal number by its first 24 bits: half of the last one
+/// below that number. With `.ftz`, what is below it is zero.
+pub(super) const TINY: f64 = f32::MIN_POSITIVE as f64 * (1.0 - 1.0 / (1 << 25) as f64);
+
 /// The register for a result with `.ftz`, of a double that is exact or rounded to odd.
 #[inline]
 fn narrow<const SAT: bool>(exact: f64) -> u32 {
-    let tiny = exact.abs() < f64::from(f32::MIN_POSITIVE);
+    let tiny = exact.abs() < TINY;
     // A tiny number is masked before it is converted, which takes processors long for those.
     let kept = if tiny { 1 << 63 } else { u64::MAX };
     let bits = (f64::from_bits(exact.to_bits() & kept) as f32).to_bits();
@@ -184,9 +188,9 @@ fn exact(bits: u32, ftz: bool) -> Value {
 }
 
 /// The register for a result of an instruction with a rounding.
-fn rounded(value: Value, rounding: Rounding, ftz: bool, sat: bool) -> u32 {
+pub(super) fn rounded(value: Value, rounding: Rounding, ftz: bool, sat: bool) -> u32 {
     let bits = F32.encode(value, rounding, false) as u32;
-    let flushed = if ftz && F32.is_tiny(value) { bits & SIGN } else { bits };
+    let flushed = if ftz && F32.is_tiny(value, rounding) { bits & SIGN } else { bits };
     result_bits(flushed, false, sat)
 }
 
@@ -313,6 +317,30 @@ pub const fn copy_sign(a: u32, b: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As an H100: a result is tiny if it is below the least normal number after it is rounded to 24 bits.
+    #[test]
+    fn results_that_24_bits_round_up_to_the_least_normal_number_are_no_zeros() {
+        const LEAST: u32 = 0x0080_0000;
+        let product = |a, b| {
+            let fused = fma::<true, false>(a, b, SIGN);
+            assert_eq!(fused, fma_rounded(a, b, SIGN, Rounding::Nearest, true, false));
+            assert_eq!(fused, multiply_rounded(a, b, Rounding::Nearest, true, false));
+            assert_eq!(fused, multiply::<true, false>(a, b));
+            fused
+        };
+        // The exact product has 24 bits, and is rounded up as a subnormal only.
+        assert_eq!(product(0x3f7f_ffff, LEAST), 0);
+        assert_eq!(product(0x3f7f_fffe, LEAST + 1), LEAST);
+        assert_eq!(product(0x3f80_0000 - 2 * 1448, LEAST + 1448), LEAST);
+        assert_eq!(product(0x3f80_0000 - 2 * 1449, LEAST + 1449), 0);
+        // The least normal number, but for a little.
+        assert_eq!(fma::<true, false>(LEAST, LEAST, LEAST | SIGN), LEAST | SIGN);
+        let by = |rounding| fma_rounded(LEAST, LEAST, LEAST | SIGN, rounding, true, false);
+        assert_eq!(by(Rounding::Down), LEAST | SIGN);
+        assert_eq!(by(Rounding::Up), SIGN);
+        assert_eq!(by(Rounding::Zero), SIGN);
+    }
 
     /// Numbers with every kind of exponent, from a fixed seed.
     fn samples() -> Vec<u32> {
