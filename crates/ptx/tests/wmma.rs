@@ -333,6 +333,5 @@ fn products_of_tf32_are_added_by_fours() {
     let text = kernel(tf32, [16, 16, 8], [factor(true), factor(false)], sums);
     done(&text, 1, 32, &mut memory, &mut Journal::default());
     assert_eq!(memory.words(D, 256), [of_wmma; 256]);
-    let row = a.map(|bits: u32| bits);
-    assert_eq!(pagewise_ptx::math::matrix::dot_tf32(&row, &b, addend), of_mma);
+    assert_eq!(pagewise_ptx::math::matrix::dot_tf32(&a, &b, addend), of_mma);
 }

@@ -1,9 +1,8 @@
 //! Products of matrices.
 
-use crate::code::{Factors, Lanes, Op, Product, Sum, WIDTH};
+use crate::code::{Factors, Lanes, Op, Product, Sum, Value, WIDTH};
 use crate::math::product::{
-    Doubles, Floats, Operands, REGISTERS_MAX, Registers, Room, Sizes, Sums, bits, f64, floats,
-    integers,
+    Floats, Operands, REGISTERS_MAX, Registers, Room, Sizes, Sums, bits, f64, floats, integers,
 };
 
 /// `mma`: all lanes together.
@@ -56,47 +55,61 @@ fn sizes(product: Product) -> Sizes {
     Sizes { rows: rows.into(), columns: columns.into(), depth, packed }
 }
 
-/// The registers of 32 bits of a matrix, from one of an instruction's sources on.
+/// The registers of a matrix, from one of an instruction's sources on.
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "calls for iterators are not always inlined here")]
-fn of_words<'r>(
+fn registers<'r, T: Value<Raw = T>>(
     lanes: &'r Lanes<'_>,
     op: &Op,
     (first, count): (usize, usize),
-) -> Registers<'r, u32> {
-    let mut registers = [lanes.word(op.source(first)); REGISTERS_MAX];
+) -> Registers<'r, T> {
+    let mut registers = [T::source(lanes, op.source(first)); REGISTERS_MAX];
     for at in 1..count.min(REGISTERS_MAX) {
-        registers[at] = lanes.word(op.source(first + at));
+        registers[at] = T::source(lanes, op.source(first + at));
     }
     registers
 }
 
-/// Those of 64 bits.
+/// The registers of the sums of a product.
 #[inline(always)]
-#[expect(clippy::needless_range_loop, reason = "calls for iterators are not always inlined here")]
-fn of_doubles<'r>(
+fn count_of_sums(product: Product) -> usize {
+    product.sum.layout(product.rows.into(), product.columns.into()).registers()
+}
+
+/// The sums of a product in these registers.
+#[inline(always)]
+fn sums<R>(product: Product, registers: R) -> Sums<R> {
+    Sums { registers, rows: product.rows.into(), are_halves: product.sum == Sum::F16 }
+}
+
+/// The operands of a product.
+#[inline(always)]
+fn operands<'r, T: Value<Raw = T>>(
     lanes: &'r Lanes<'_>,
     op: &Op,
-    (first, count): (usize, usize),
-) -> Registers<'r, u64> {
-    let mut registers = [lanes.double(op.source(first)); REGISTERS_MAX];
-    for at in 1..count.min(REGISTERS_MAX) {
-        registers[at] = lanes.double(op.source(first + at));
+    product: Product,
+) -> Operands<'r, T> {
+    let (a, b) = (usize::from(product.registers[0]), usize::from(product.registers[1]));
+    let c = registers(lanes, op, (a + b, count_of_sums(product)));
+    let c = sums(product, c);
+    Operands { a: registers(lanes, op, (0, a)), b: registers(lanes, op, (a, b)), c }
+}
+
+/// Writes the sums of a product to their registers.
+#[inline(always)]
+fn leave<T: Value<Raw = T>>(lanes: &mut Lanes<'_>, op: &Op, product: Product, sums: &[[T; WIDTH]]) {
+    for (at, values) in sums[..count_of_sums(product)].iter().enumerate() {
+        T::leave(lanes, op.result(at), values);
     }
-    registers
 }
 
 /// A product of matrices in registers of 32 bits.
 #[inline(always)]
 fn words<const FUSED: bool>(lanes: &mut Lanes<'_>, room: &mut Room, op: &Op, product: Product) {
-    let (rows, are_halves) = (product.rows.into(), product.sum == Sum::F16);
-    let (a, b) = (usize::from(product.registers[0]), usize::from(product.registers[1]));
-    let count = product.sum.layout(rows, product.columns.into()).registers();
-    let mut results = Sums { registers: [[0; WIDTH]; REGISTERS_MAX], rows, are_halves };
-    let c = Sums { registers: of_words(lanes, op, (a + b, count)), rows, are_halves };
-    let (a, b) = (of_words(lanes, op, (0, a)), of_words(lanes, op, (a, b)));
-    let operands = &Operands { a, b, c };
-    let (sizes, d) = (sizes(product), (room, &mut results));
+    let operands = &operands::<u32>(lanes, op, product);
+    let mut results = sums(product, [[0; WIDTH]; REGISTERS_MAX]);
+    let (sizes, are_halves) = (sizes(product), results.are_halves);
+    let d = (room, &mut results);
     // No closures here: they are not inlined into functions with features of the machine.
     match product.factors {
         Factors::F16 if are_halves => floats::<FUSED>(Floats::F16ToF16, sizes, operands, d),
@@ -111,23 +124,13 @@ fn words<const FUSED: bool>(lanes: &mut Lanes<'_>, room: &mut Room, op: &Op, pro
         Factors::Bits { and } => bits(sizes, and, operands, d),
         Factors::F64 => {}
     }
-    for (at, values) in results.registers[..count].iter().enumerate() {
-        lanes.set_word(op.result(at), values);
-    }
+    leave(lanes, op, product, &results.registers);
 }
 
 /// A product of doubles.
 #[inline(always)]
 fn doubles(lanes: &mut Lanes<'_>, op: &Op, product: Product) {
-    let (rows, are_halves) = (product.rows.into(), false);
-    let (a, b) = (usize::from(product.registers[0]), usize::from(product.registers[1]));
-    let count = product.sum.layout(rows, product.columns.into()).registers();
-    let mut d = Sums { registers: [[0; WIDTH]; REGISTERS_MAX], rows, are_halves };
-    let c = Sums { registers: of_doubles(lanes, op, (a + b, count)), rows, are_halves };
-    let (a, b) = (of_doubles(lanes, op, (0, a)), of_doubles(lanes, op, (a, b)));
-    let operands = Doubles { a, b, c };
-    f64(sizes(product), &operands, &mut d);
-    for (at, values) in d.registers[..count].iter().enumerate() {
-        lanes.set_double(op.result(at), values);
-    }
+    let mut results = sums(product, [[0; WIDTH]; REGISTERS_MAX]);
+    f64(sizes(product), &operands(lanes, op, product), &mut results);
+    leave(lanes, op, product, &results.registers);
 }

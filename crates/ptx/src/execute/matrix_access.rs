@@ -139,38 +139,47 @@ fn store(access: MatrixAccess, register: usize, values: &[u32; WIDTH], matrix: &
     }
 }
 
-/// Reads a piece of a matrix, or a line of it, from memory, or writes it there, by up to `width` bytes at a
-/// time.
+/// Reads a piece of a matrix, or a line of it, from memory, or writes it there, by `N` bytes at a time.
 ///
 /// # Safety
 /// As for [`read`], or [`write`].
 #[inline(always)]
-unsafe fn move_piece(mut pointer: *mut u8, piece: &mut [u8], width: usize, is_store: bool) {
-    if width >= 8 {
-        // Accesses are of 8 bytes at most.
-        for part in piece.as_chunks_mut::<8>().0 {
-            if is_store {
-                // SAFETY: the caller says that the piece's bytes may be written there.
-                unsafe { write(pointer, 8, u64::from_le_bytes(*part)) };
-            } else {
-                // SAFETY: the caller says that the piece's bytes are there.
-                *part = unsafe { read(pointer, 8) }.to_le_bytes();
-            }
-            pointer = pointer.wrapping_add(8);
-        }
-        return;
-    }
-    for part in piece.chunks_exact_mut(width) {
+unsafe fn move_parts<const N: usize>(mut pointer: *mut u8, piece: &mut [u8], is_store: bool) {
+    for part in piece.as_chunks_mut::<N>().0 {
+        let mut value = [0; 8];
         if is_store {
-            let value = part.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+            // As an array: a copy of a slice is a call in some builds.
+            if let Some(low) = value.first_chunk_mut() {
+                *low = *part;
+            }
             // SAFETY: the caller says that the piece's bytes may be written there.
-            unsafe { write(pointer, width as u8, value) };
+            unsafe { write(pointer, N as u8, u64::from_le_bytes(value)) };
         } else {
             // SAFETY: the caller says that the piece's bytes are there.
-            let value = unsafe { read(pointer, width as u8) };
-            part.copy_from_slice(&value.to_le_bytes()[..width]);
+            value = unsafe { read(pointer, N as u8) }.to_le_bytes();
+            if let Some(low) = value.first_chunk() {
+                *part = *low;
+            }
         }
-        pointer = pointer.wrapping_add(width);
+        pointer = pointer.wrapping_add(N);
+    }
+}
+
+/// As [`move_parts`], by up to `width` bytes at a time.
+///
+/// # Safety
+/// As for [`read`], or [`write`].
+#[inline(always)]
+unsafe fn move_piece(pointer: *mut u8, piece: &mut [u8], width: usize, is_store: bool) {
+    // SAFETY: the caller promises what the functions ask for.
+    unsafe {
+        match width {
+            1 => move_parts::<1>(pointer, piece, is_store),
+            2 => move_parts::<2>(pointer, piece, is_store),
+            4 => move_parts::<4>(pointer, piece, is_store),
+            // Accesses are of 8 bytes at most.
+            _ => move_parts::<8>(pointer, piece, is_store),
+        }
     }
 }
 
@@ -302,7 +311,7 @@ impl Engine<'_> {
             for address in &mut addresses[..here] {
                 *address = next.take(pieces);
             }
-            let wanted = Wanted { place, bytes, kind, mask };
+            let wanted = Wanted { mask, ..wanted };
             let places = match self.reach.places(common, warp, fragment, &addresses, wanted) {
                 Ok(places) => places,
                 Err(Blocked::Memory) => {

@@ -56,6 +56,18 @@ impl Sizes {
         let register = tile * (self.rows / LINES) + row / LINES;
         (register * self.packed + part) * LINES * QUARTERS + row % LINES * QUARTERS
     }
+
+    /// Where a number of the first factor is, by its row and its place in it.
+    #[inline(always)]
+    pub(super) fn number(self, row: usize, place: usize) -> usize {
+        self.first(row, place / QUARTERS) + place % QUARTERS
+    }
+
+    /// Where a vector of a row begins, in the second factor or among sums.
+    #[inline(always)]
+    pub(super) fn vector(self, row: usize, at: usize) -> usize {
+        (row * self.vectors() + at) * LANES
+    }
 }
 
 /// The numbers of a part of registers: those of so many bits are in the upper bits of their part.
@@ -100,17 +112,16 @@ fn first(sizes: Sizes, bits: u32, registers: &Registers<'_, u32>, numbers: &mut 
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "calls for iterators are not always inlined here")]
 fn second(sizes: Sizes, bits: u32, registers: &Registers<'_, u32>, numbers: &mut [u32]) {
-    let (packed, vectors) = (sizes.packed, sizes.vectors());
-    let mut register = 0;
+    let (packed, mut register) = (sizes.packed, 0);
     for tile in 0..sizes.depth / (QUARTERS * packed) {
-        for at in 0..vectors {
+        for at in 0..sizes.vectors() {
             let quarters = columns(registers[register % REGISTERS_MAX]);
             register += 1;
             for part in 0..packed {
                 for quarter in 0..QUARTERS {
                     let row = (tile * packed + part) * QUARTERS + quarter;
                     let own = Part::of(packed, bits, part).numbers(&quarters[quarter]);
-                    set(numbers, (row * vectors + at) * LANES, own);
+                    set(numbers, sizes.vector(row, at), own);
                 }
             }
         }
@@ -233,10 +244,10 @@ impl Sums<[Register<u32>; REGISTERS_MAX]> {
 pub(crate) const NUMBERS: usize = 1024;
 
 /// The registers of the operands of a product, `a * b + c`.
-pub(crate) struct Operands<'a> {
-    pub(crate) a: Registers<'a, u32>,
-    pub(crate) b: Registers<'a, u32>,
-    pub(crate) c: Sums<Registers<'a, u32>>,
+pub(crate) struct Operands<'a, T = u32> {
+    pub(crate) a: Registers<'a, T>,
+    pub(crate) b: Registers<'a, T>,
+    pub(crate) c: Sums<Registers<'a, T>>,
 }
 
 /// The numbers of a matrix: of a first factor as [`Sizes::first`] has them, of others a vector of columns
@@ -289,8 +300,7 @@ impl Room {
         second(sizes, bits, &operands.b, &mut self.b.patterns);
         for row in 0..rows {
             for at in 0..sizes.vectors() {
-                let index = (row * sizes.vectors() + at) * LANES;
-                set(&mut self.c.patterns, index, operands.c.vector(row, at));
+                set(&mut self.c.patterns, sizes.vector(row, at), operands.c.vector(row, at));
             }
         }
     }
@@ -338,6 +348,11 @@ pub(super) mod by_lines {
                 }
             }
         }
+    }
+
+    /// Numbers of so many bits in the upper bits of their part of a register.
+    pub(in crate::math) fn upper(numbers: &[u32], packed: usize, bits: u32) -> Vec<u32> {
+        numbers.iter().map(|number| number << (32 / packed as u32 - bits)).collect()
     }
 
     fn refer<'r>(registers: &'r [Register<u32>]) -> Registers<'r, u32> {

@@ -14,19 +14,14 @@ impl Numbers {
     /// are finite.
     #[inline(always)]
     fn as_magnitudes(&mut self, format: Format) -> bool {
-        let Format { fraction: places, exponent } = format;
-        let beyond = (1 << exponent) - 1;
-        let bias = (1 << (exponent - 1)) - 1;
         let mut special = 0;
         for at in 0..self.count.min(NUMBERS) {
             let bits = self.patterns[at];
-            let field = (bits >> places & beyond).cast_signed();
-            let fraction = (bits & ((1 << places) - 1)).cast_signed();
-            special |= u32::from(field == beyond.cast_signed());
-            let whole = if field == 0 { fraction } else { fraction | 1 << places };
-            let negative = bits >> (places + exponent) & 1 != 0;
+            let (whole, exponent, is_special) = format.decoded(bits);
+            special |= u32::from(is_special);
+            let negative = bits >> (format.bits() - 1) & 1 != 0;
             self.magnitudes[at] = if negative { -whole } else { whole };
-            self.exponents[at] = if whole == 0 { ZERO } else { field.max(1) - bias };
+            self.exponents[at] = if whole == 0 { ZERO } else { exponent };
         }
         special == 0
     }
@@ -85,8 +80,8 @@ fn exact((from, to): (Format, Format), sizes: Sizes, room: &mut Room, d: &mut Re
         let (row, at) = (index / vectors, index % vectors);
         let addends: [i32; LANES] = vector(&c.magnitudes, index * LANES);
         let places: [i32; LANES] = vector(&c.exponents, index * LANES);
-        let first = |k: usize| (sizes.first(row, k / 4) + k % 4) % NUMBERS;
-        let second = |k: usize| (k * vectors + at) * LANES;
+        let first = |k: usize| sizes.number(row, k) % NUMBERS;
+        let second = |k: usize| sizes.vector(k, at);
         let mut largest = places;
         for k in 0..sizes.depth {
             largest = later(largest, a.exponents[first(k)], vector(&b.exponents, second(k)));
@@ -114,13 +109,12 @@ fn exact((from, to): (Format, Format), sizes: Sizes, room: &mut Room, d: &mut Re
 #[cold]
 fn each(sizes: Sizes, room: &Room, d: &mut Results, one: One) {
     for row in 0..sizes.rows {
-        let first = |k: usize| room.a.patterns[sizes.first(row, k / 4) + k % 4];
+        let first = |k: usize| room.a.patterns[sizes.number(row, k)];
         let line: Vec<u32> = (0..sizes.depth).map(first).collect();
         for at in 0..sizes.vectors() {
-            let place = |k: usize| (k * sizes.vectors() + at) * LANES;
-            let mut sums: [u32; LANES] = vector(&room.c.patterns, place(row));
+            let mut sums: [u32; LANES] = vector(&room.c.patterns, sizes.vector(row, at));
             for (lane, sum) in sums.iter_mut().enumerate() {
-                let second = |k: usize| room.b.patterns[place(k) + lane];
+                let second = |k: usize| room.b.patterns[sizes.vector(k, at) + lane];
                 let column: Vec<u32> = (0..sizes.depth).map(second).collect();
                 *sum = one(&line, &column, *sum);
             }
@@ -196,18 +190,11 @@ pub(crate) fn floats<const FUSED: bool>(
     }
 }
 
-/// The operands and the results of a product of doubles.
-pub(crate) struct Doubles<'a> {
-    pub(crate) a: Registers<'a, u64>,
-    pub(crate) b: Registers<'a, u64>,
-    pub(crate) c: Sums<Registers<'a, u64>>,
-}
-
 /// Doubles: each sum is a chain of `fma` along the depth.
 #[inline(always)]
 pub(crate) fn f64(
     sizes: Sizes,
-    operands: &Doubles<'_>,
+    operands: &Operands<'_, u64>,
     d: &mut Sums<[Register<u64>; REGISTERS_MAX]>,
 ) {
     // There are eight columns.
@@ -304,8 +291,8 @@ pub(crate) fn bits(
         let (row, at) = (index / vectors, index % vectors);
         let mut sums: [u32; LANES] = vector(&room.c.patterns, index * LANES);
         for k in 0..sizes.depth {
-            let first = room.a.patterns[(sizes.first(row, k / 4) + k % 4) % NUMBERS];
-            let second: [u32; LANES] = vector(&room.b.patterns, (k * vectors + at) * LANES);
+            let first = room.a.patterns[sizes.number(row, k) % NUMBERS];
+            let second: [u32; LANES] = vector(&room.b.patterns, sizes.vector(k, at));
             for lane in 0..LANES {
                 let both = if and { first & second[lane] } else { first ^ second[lane] };
                 sums[lane] = sums[lane].wrapping_add(both.count_ones());
@@ -317,7 +304,7 @@ pub(crate) fn bits(
 
 #[cfg(test)]
 mod tests {
-    use super::super::fragments::by_lines::product;
+    use super::super::fragments::by_lines::{product, upper};
     use super::*;
 
     /// A reproducible stream of bits.
@@ -362,9 +349,7 @@ mod tests {
             let a = random.patterns(rows * depth, from, specials);
             let b = random.patterns(columns * depth, from, specials);
             let c = random.patterns(rows * columns, to, specials);
-            // Numbers are in the upper bits of their part of a register.
-            let shift = 32 / sizes.packed as u32 - from.bits();
-            let upper = |numbers: &[u32]| numbers.iter().map(|n| n << shift).collect::<Vec<_>>();
+            let upper = |numbers: &[u32]| upper(numbers, sizes.packed, from.bits());
             let are_halves = to.fraction == F16.fraction;
             let d = product(sizes, are_halves, [&upper(&a), &upper(&b), &c], |operands, d| {
                 let to = (&mut *Room::boxed(), d);

@@ -14,19 +14,14 @@ impl Numbers {
     /// no exponent is beyond `most`.
     #[inline(always)]
     fn as_singles(&mut self, format: Format, most: i32) -> bool {
-        let Format { fraction: places, exponent } = format;
-        let beyond = (1 << exponent) - 1;
-        let bias = (1 << (exponent - 1)) - 1;
+        let places = format.fraction;
         let mut far = 0;
         for at in 0..self.count.min(NUMBERS) {
             let bits = self.patterns[at];
-            let field = (bits >> places & beyond).cast_signed();
-            let fraction = (bits & ((1 << places) - 1)).cast_signed();
-            let whole = if field == 0 { fraction } else { fraction | 1 << places };
-            let exponent = field.max(1) - bias;
+            let (whole, exponent, is_special) = format.decoded(bits);
             // No `&&`: branches would keep the loop from vectors.
             let is_far = (whole != 0) & (exponent.abs() > most);
-            far |= u32::from(is_far) | u32::from(field == beyond.cast_signed());
+            far |= u32::from(is_far | is_special);
             let sign = bits >> (places + format.exponent) << 31;
             let exponent = exponent.clamp(-ADDEND_MAX, ADDEND_MAX);
             let scale = power(exponent - places.cast_signed());

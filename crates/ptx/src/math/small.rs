@@ -169,8 +169,8 @@ fn cut(
         largest[lane] = exponent_of(addends[lane]);
     }
     for k in 0..sizes.depth {
-        let first = a.values[(sizes.first(row, k / 4) + k % 4) % NUMBERS];
-        let second: [f32; LANES] = vector(b.values, (k * sizes.vectors() + at) * LANES);
+        let first = a.values[sizes.number(row, k) % NUMBERS];
+        let second: [f32; LANES] = vector(b.values, sizes.vector(k, at));
         let exponent = exponent_of(first.to_bits()).max(a.least);
         for lane in 0..LANES {
             let product = exponent + exponent_of(second[lane].to_bits()).max(a.least);
@@ -209,7 +209,7 @@ fn totals(sums: [f32; LANES], addends: [u32; LANES]) -> [u32; LANES] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fragments::by_lines::product;
+    use super::super::fragments::by_lines::{product, upper};
     use super::super::matrix;
     use super::super::sums::{BF16, F16, TF32};
     use super::*;
@@ -223,9 +223,7 @@ mod tests {
     /// A product of lines, or `None` if it is left to others.
     fn multiply(format: Format, a: &[u32], b: &[u32], c: &[u32]) -> Option<Vec<u32>> {
         let sizes = sizes(format);
-        // Numbers are in the upper bits of their part of a register.
-        let shift = 32 / sizes.packed as u32 - format.bits();
-        let upper = |numbers: &[u32]| numbers.iter().map(|n| n << shift).collect::<Vec<_>>();
+        let upper = |numbers: &[u32]| upper(numbers, sizes.packed, format.bits());
         let mut is_done = false;
         let sums = product(sizes, false, [&upper(a), &upper(b), c], |operands, d| {
             let mut room = Room::boxed();

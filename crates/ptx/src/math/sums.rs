@@ -123,6 +123,18 @@ impl Format {
         if self.fraction == F16.fraction { sums.to_halves() } else { sums.to_singles() }
     }
 
+    /// The magnitude of a number as an integer, the exponent of its first bit if it is normal, and whether it
+    /// is infinite or no number.
+    #[inline(always)]
+    pub(super) fn decoded(self, bits: u32) -> (i32, i32, bool) {
+        let beyond = (1 << self.exponent) - 1;
+        let field = (bits >> self.fraction & beyond).cast_signed();
+        let fraction = (bits & ((1 << self.fraction) - 1)).cast_signed();
+        let whole = if field == 0 { fraction } else { fraction | 1 << self.fraction };
+        let bias = (1 << (self.exponent - 1)) - 1;
+        (whole, field.max(1) - bias, field == beyond.cast_signed())
+    }
+
     /// The bits of a number.
     #[inline(always)]
     pub(super) fn bits(self) -> u32 {
