@@ -14,9 +14,18 @@ SHIFT = [0, 1, 31, 32, 33, 63, 64, 8, 255, 256, 0xFFFFFFFF, 16, 30, 62, 65, 7, 2
 
 BITS = {"f32": 32, "f64": 64, "f16": 16, "bf16": 16, "f16x2": 32, "bf16x2": 32, "b8": 8, "b16": 16, "b32": 32, "b64": 64, "shift": 32, "lane": 32, "near16": 32, "nearb16": 32, "near32": 32, "near64": 64, "nan64": 64}
 
-# How many edge cases of each operand are crossed, and how many random cases follow.
+# Of each type: the bits, those of the fraction, and the bias of the exponent.
+FLOATS = {"f16": (16, 10, 15), "bf16": (16, 7, 127), "f32": (32, 23, 127), "f64": (64, 52, 1023)}
+# Of each type: the least and the greatest exponent of the next narrower one.
+NARROWER = {"f16": (9, 23), "bf16": (113, 142), "f32": (113, 142), "f64": (897, 1150)}
+
+# How many edge cases of each operand are crossed, and how many cases follow in all.
 CROSSED = {1: 26, 2: 22, 3: 9}
-RANDOM = {1: 198, 2: 188, 3: 199}
+CASES = {1: 224, 2: 672, 3: 928}
+# The cases of floats that are near the limits of their types.
+NEAR_LIMITS = {1: 64, 2: 160, 3: 224}
+# The cases of a form that only moves bits, and of one with more operands.
+FEW, MANY = 64, 256
 
 
 def edges(kind):
@@ -93,25 +102,47 @@ def draw(random, kind):
     return value
 
 
-def cases(text, kinds):
-    """The operands of each case of a form, as tuples. Their number is a multiple of 32."""
+def near_limits(random, kind):
+    """A float from which, or with which, a result is near the least normal number or the greatest one."""
+    if kind in ("f16x2", "bf16x2"):
+        low = near_limits(random, kind[:-2])
+        return low | near_limits(random, kind[:-2]) << 16
+    if kind not in FLOATS:
+        return draw(random, kind)
+    bits, fraction, bias = FLOATS[kind]
+    least, greatest = NARROWER[kind]
+    r = random.next()
+    few = (r >> 8) % 5
+    exponent = (few, (bias + 1) // 2 + few - 2, (bias + 1) // 2 + few - 2, bias + bias // 2 + few - 2, bias + few - 2, few, least - (r >> 8) % fraction + 2, greatest + few - 2)[r & 7]
+    low = random.next() & (1 << fraction) - 1
+    low = (low, 0, (1 << fraction) - 1, 1 << low % fraction)[r >> 16 & 3]
+    return (r >> 32 & 1) << (bits - 1) | exponent << fraction | low
+
+
+def count_of(kinds, few):
+    """The cases of a form: a multiple of 32."""
+    if few or len(kinds) not in CASES:
+        return FEW if few else MANY
+    return CASES[len(kinds)] + (NEAR_LIMITS[len(kinds)] if is_float(kinds) else 0)
+
+
+def is_float(kinds):
+    return any(kind.removesuffix("x2") in FLOATS for kind in kinds)
+
+
+def cases(text, kinds, total):
+    """The operands of so many cases of a form, as tuples."""
     random = Random(" ".join([text.split(".")[0], *kinds]))
     count = len(kinds)
     found = []
-    if count in CROSSED:
+    if count in CROSSED and CROSSED[count] ** count <= total and not {"lane", "nan64"} & set(kinds):
         width = CROSSED[count]
-        lists = [edges(kind) for kind in kinds] if not {"lane", "nan64"} & set(kinds) else []
-        if lists:
-            for n in range(width**count):
-                case = []
-                for k, one in enumerate(lists):
-                    case.append(one[n // width**k % width])
-                found.append(tuple(case))
-        random_cases = RANDOM[count]
-    else:
-        random_cases = 256
-    for _ in range(random_cases):
+        lists = [edges(kind) for kind in kinds]
+        for n in range(width**count):
+            found.append(tuple(one[n // width**k % width] for k, one in enumerate(lists)))
+    of_limits = (total - len(found)) // 2 if count in CROSSED and is_float(kinds) else 0
+    while len(found) < total - of_limits:
         found.append(tuple(draw(random, kind) for kind in kinds))
-    while len(found) % 32:
-        found.append(tuple(draw(random, kind) for kind in kinds))
+    while len(found) < total:
+        found.append(tuple(near_limits(random, kind) for kind in kinds))
     return found

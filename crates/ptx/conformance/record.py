@@ -1,24 +1,30 @@
 """Runs every instruction form on the GPU of this machine and records its results.
 
-    python3 record.py FOLDER
+    python3 record.py FOLDER [TIMES]
 
 It writes `forms.txt`, one form a line: body, kinds of operands, sizes of results, and the number of
-cases; and `results.gz`: the results of all forms in that order, one result operand after the other,
-low byte first. Forms that the GPU's compiler refuses are in `refused.txt`, with the reason.
-It needs libcuda and nothing else.
+cases; and `results`: the results of all forms in that order, one result operand after the other, low
+byte first. (`zstd -19 --long=27` makes `results.zst` of it.) Forms that the GPU's compiler refuses are in
+`refused.txt`, with the reason. With TIMES, each form has so many times the cases; the tests compare
+such a recording by `PTX_RECORDING=FOLDER`. It needs libcuda and nothing else.
 """
 
 import ctypes
-import gzip
+import multiprocessing
 import struct
 import sys
 from pathlib import Path
 
 from forms import FORMS
-from operands import BITS, cases
+from operands import BITS, cases, count_of
 
 HEADER = ".version 8.6\n.target sm_90\n.address_size 64\n"
 CODES = {16: "H", 32: "I", 64: "Q"}
+
+
+def in_cluster(body):
+    """Whether a form needs a launch with clusters: without them such accesses are illegal instructions."""
+    return "mapa" in body and "complete_tx::bytes" in body
 
 
 def kernel(body, kinds, results):
@@ -39,18 +45,19 @@ def kernel(body, kinds, results):
     for i, result in enumerate(results):
         size = width(result) // 8
         lines += [f"ld.param.u64 at, [p{len(kinds) + i}];", "cvta.to.global.u64 at, at;", f"mul.wide.u32 n8, n, {size};", "add.u64 at, at, n8;", f"st.global.b{size * 8} [at], d{i};"]
+    lines[0] += " .reqnctapercluster 1" if in_cluster(body) else ""
     return HEADER + "\n".join(lines + ["ret;", "}"]) + "\n"
 
 
 class Gpu:
-    def __init__(self):
+    def __init__(self, size):
         self.cuda = ctypes.CDLL("libcuda.so.1")
         self.call("cuInit", 0)
         context, device = ctypes.c_void_p(), ctypes.c_int()
         self.call("cuDeviceGet", ctypes.byref(device), 0)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self.call("cuCtxSetCurrent", context)
-        self.buffers = [self.allocate(1 << 16) for _ in range(24)]
+        self.buffers = [self.allocate(size) for _ in range(24)]
 
     def call(self, name, *arguments):
         status = getattr(self.cuda, name)(*arguments)
@@ -88,28 +95,58 @@ class Gpu:
         return out
 
 
-def main(folder):
-    gpu = Gpu()
-    index, refused, blob = [], [], []
-    for body, kinds, results in FORMS:
-        module, log = gpu.load(kernel(body, kinds, results))
-        line = "\t".join([body, " ".join(kinds), " ".join(results)])
-        if module is None:
-            refused.append(line + "\t" + " ".join(log.split())[:300])
-            continue
-        rows = cases(body, kinds)
-        operands = []
-        for i, kind in enumerate(kinds):
-            code = CODES[max(16, BITS[kind])]
-            operands.append(struct.pack(f"<{len(rows)}{code}", *[row[i] for row in rows]))
-        sizes = [BITS[result] // 8 * len(rows) for result in results]
-        blob += gpu.run(module, operands, sizes, len(rows))
-        index.append(f"{line}\t{len(rows)}")
-    Path(folder, "forms.txt").write_text("\n".join(index) + "\n")
-    Path(folder, "refused.txt").write_text("\n".join(refused) + "\n")
-    Path(folder, "results.gz").write_bytes(gzip.compress(b"".join(blob), 9, mtime=0))
-    print(len(index), "forms,", len(refused), "refused,", sum(map(len, blob)), "bytes")
+def reason(log):
+    """The first error of a compiler's log."""
+    error = next((line for line in log.splitlines() if "error" in line), log)
+    return error.split("error", 1)[-1].lstrip(" :").strip()
+
+
+def operands(form, times):
+    """The operands of a form's cases, packed, and the number of cases."""
+    body, kinds, _, few = form
+    rows = cases(body, kinds, count_of(kinds, few) * times)
+    codes = [CODES[max(16, BITS[kind])] for kind in kinds]
+    packed = [struct.pack(f"<{len(rows)}{code}", *[row[i] for row in rows]) for i, code in enumerate(codes)]
+    return packed, len(rows)
+
+
+def record(folder, times, made, at):
+    """Records the forms from one on, up to one that breaks the context. `at` is the next one."""
+    gpu = Gpu(times << 15)
+    index, refused = open(Path(folder, "forms.txt"), "a"), open(Path(folder, "refused.txt"), "a")
+    with index, refused, open(Path(folder, "results"), "ab") as blob:
+        for (body, kinds, results, _), (packed, count) in zip(FORMS[at.value :], made[at.value :]):
+            line = "\t".join([body, " ".join(kinds), " ".join(results)])
+            at.value += 1
+            module, log = gpu.load(kernel(body, kinds, results))
+            if module is None:
+                refused.write(f"{body}\t{reason(log)}\n")
+                continue
+            try:
+                out = gpu.run(module, packed, [BITS[result] // 8 * count for result in results], count)
+            except RuntimeError as error:
+                refused.write(f"{body}\t{error}\n")
+                return
+            blob.write(b"".join(out))
+            index.write(f"{line}\t{count}\n")
+
+
+def main(folder, times=1):
+    with multiprocessing.Pool() as pool:
+        made = pool.starmap(operands, [(form, times) for form in FORMS], 8)
+    for name in ("forms.txt", "refused.txt", "results"):
+        Path(folder, name).write_bytes(b"")
+    # Each context has a process: an error of a kernel ends all use of the GPU by its process.
+    at = multiprocessing.Value("i", 0)
+    while at.value < len(FORMS):
+        process = multiprocessing.Process(target=record, args=(folder, times, made, at))
+        process.start()
+        process.join()
+        if process.exitcode:
+            sys.exit(process.exitcode)
+    lines = lambda name: len(Path(folder, name).read_text().splitlines())
+    print(lines("forms.txt"), "forms,", lines("refused.txt"), "refused")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -125,16 +125,21 @@ fn bulk_reductions_combine_each_element() {
     assert_eq!(run("inc.u32", [1, 2, 3, 4], [2, 2, 2, 9]), [2, 0, 0, 5]);
     // Two halves of 1.0 each, and sums of them.
     assert_eq!(run("add.noftz.f16", [0x3c00_3c00; 4], [0x3c00_4000; 4]), [0x4000_4200; 4]);
-    // Singles lose what is below the normal numbers.
+    // Singles keep what is below the normal numbers, unlike those of `atom`.
     assert_eq!(
         run("add.f32", [1, 0x3f80_0000, 0, 0], [1, 0x3f80_0000, 0, 0])[..2],
-        [0, 0x4000_0000]
+        [2, 0x4000_0000]
     );
 }
 
-#[test]
-fn a_copy_between_parts_of_shared_memory_tells_its_mbarrier() {
-    let text = asynchronous(&format!(
+/// The same kernel in a launch with clusters of one block.
+fn clustered(text: &str) -> String {
+    text.replace("(.param .u64 k_out) {", "(.param .u64 k_out) .reqnctapercluster 1 {")
+}
+
+/// Copies bytes within shared memory.
+fn copy_within_shared_memory() -> String {
+    asynchronous(&format!(
         "@%p mbarrier.init.shared::cta.b64 [bar], 1;
          mov.u32 %r0, s; mad.lo.u32 %r0, %t, 4, %r0; st.shared.u32 [%r0], %t; bar.sync 0;
          @!%p bra wait;
@@ -142,8 +147,49 @@ fn a_copy_between_parts_of_shared_memory_tells_its_mbarrier() {
          cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [s+1024], [s], 128, [bar];
          mbarrier.arrive.release.cta.shared::cta.b64 _, [bar];
          {WAIT} ld.shared.u32 %r1, [%r0+1024]; st.global.u32 [%mine], %r1;"
-    ));
+    ))
+}
+
+#[test]
+fn a_copy_between_parts_of_shared_memory_tells_its_mbarrier() {
+    let text = clustered(&copy_within_shared_memory());
     assert_eq!(words(&text, 1, 32, 32), (0..32).collect::<Vec<_>>());
+}
+
+/// As on an H100: the launch ends with CUDA_ERROR_ILLEGAL_INSTRUCTION.
+#[test]
+fn accesses_to_the_cluster_that_tell_an_mbarrier_need_a_launch_with_clusters() {
+    let store = "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r1], %t, [%r2];";
+    let reduce = "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 \
+                  [%r1], %t, [%r2];";
+    let remote = [store, reduce].map(|access| {
+        asynchronous(&format!(
+            "@%p mbarrier.init.shared::cta.b64 [bar], 1; bar.sync 0;
+             mov.u32 %r1, s; mapa.shared::cluster.u32 %r1, %r1, 0;
+             mov.u32 %r2, bar; mapa.shared::cluster.u32 %r2, %r2, 0; {access}"
+        ))
+    });
+    for text in [copy_within_shared_memory(), remote[0].clone(), remote[1].clone()] {
+        let (mut memory, mut journal) = (Flat::new(1 << 20), Journal::default());
+        let Step::Trap(report) = end(&text, 1, 32, &mut memory, &mut journal) else {
+            panic!("no trap: {text}");
+        };
+        assert_eq!(report.cause, Cause::NoCluster);
+        let with = end(&clustered(&text), 1, 32, &mut memory, &mut journal);
+        assert!(matches!(with, Step::Done(_)), "{with:?}");
+    }
+}
+
+#[test]
+fn copies_of_a_thread_arrive_at_a_barrier_by_any_address_of_it() {
+    let wide = "mov.u32 %r0, bar; cvt.u64.u32 %l0, %r0; cvta.shared.u64 %l0, %l0;";
+    for arrive in ["mbarrier.arrive.noinc.shared.b64 [bar]", "mbarrier.arrive.noinc.b64 [%l0]"] {
+        let text = asynchronous(&format!(
+            "@%p mbarrier.init.shared::cta.b64 [bar], 32; bar.sync 0; {wide}
+             cp.async.{arrive}; {WAIT} st.global.u32 [%mine], 7;"
+        ));
+        assert_eq!(words(&text, 1, 32, 32), [7; 32]);
+    }
 }
 
 #[test]

@@ -299,6 +299,9 @@ pub(crate) struct Atomic {
     pub(crate) result: bool,
     /// `.ftz` of packed or single floats.
     pub(crate) flush: bool,
+    /// The bytes of a vector, of which this is the first element: the address is a multiple of them. 0 for
+    /// others.
+    pub(crate) vector: u8,
 }
 
 /// `atom.exch.b128` and `atom.cas.b128`: the sources are the address and the halves of the operands.
@@ -484,6 +487,8 @@ pub(crate) enum Mbarrier {
     Expect,
     /// Completes the transactions of the second source.
     Complete,
+    /// The same, by an access to shared memory of the cluster.
+    CompleteByAccess,
     /// Expects the transactions of the second source, and arrives with a count of one.
     ArriveExpect,
     /// As the one before, without letting the next phase wait for the thread.

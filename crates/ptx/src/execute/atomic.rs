@@ -7,6 +7,7 @@ use super::block::Common;
 use super::engine::Engine;
 use super::memory::Kind;
 use super::registers::lanes;
+use super::report::Cause;
 use super::warp::{Fragment, Warp};
 use crate::code::{Atomic, Lanes, Modify, Op, Operand, Place, WIDTH, active};
 use crate::math::half::{self, Binary16, Brain16, Choice, Modifiers};
@@ -27,6 +28,14 @@ impl Engine<'_> {
             op.imm,
             atomic.wide,
         );
+        let vector = u32::from(atomic.vector);
+        if vector > 0
+            && let Some(lane) =
+                active(mask).find(|&lane| !addresses[lane].is_multiple_of(vector.into()))
+        {
+            let cause = Cause::Misaligned { bytes: vector };
+            return Err(Blocked::trap(lane, Some(addresses[lane]), cause));
+        }
         let bytes = atomic.operand.bytes();
         let wanted = Wanted { place: atomic.place, bytes, kind: Kind::Atomic, mask };
         let pointers = self.reach.places(common, warp, fragment, &addresses, wanted)?;

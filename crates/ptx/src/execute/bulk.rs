@@ -121,6 +121,9 @@ impl Engine<'_> {
         bulk: Bulk,
         mask: u32,
     ) -> Result<(), Blocked> {
+        if bulk.signals && bulk.from == Place::Shared {
+            self.in_cluster(mask)?;
+        }
         let registers = lanes(self.program, warp, &fragment.frame, mask);
         let (to, from) = (*registers.double(op.s[0]), *registers.double(op.s[1]));
         let sizes = *registers.word(op.s[2]);
@@ -196,8 +199,10 @@ unsafe fn carry_out(bulk: Bulk, from: &[Piece], to: &[Piece]) {
             continue;
         };
         let bytes = operand.bytes();
-        let flush = operand == crate::code::Operand::F32;
-        let atomic = Atomic { place: bulk.to, wide: true, modify, operand, result: false, flush };
+        // Unlike an atomic's, these sums of singles keep subnormal numbers (recorded).
+        let flush = false;
+        let atomic =
+            Atomic { place: bulk.to, wide: true, modify, operand, result: false, flush, vector: 0 };
         for at in (0..UNIT as usize).step_by(bytes as usize) {
             // SAFETY: a unit has 16 bytes, which its elements fill; the caller promises them.
             unsafe {

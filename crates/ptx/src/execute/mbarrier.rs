@@ -3,9 +3,10 @@
 use super::access::{Blocked, Wanted};
 use super::atomic::update;
 use super::block::Common;
-use super::engine::Engine;
+use super::engine::{Engine, first};
 use super::memory::Kind;
 use super::registers::lanes;
+use super::report::Cause;
 use super::warp::{Fragment, Warp};
 use crate::code::{Mbarrier, Op, Place, WIDTH, active};
 
@@ -19,6 +20,9 @@ impl Engine<'_> {
         (what, place): (Mbarrier, Place),
         mask: u32,
     ) -> Result<(), Blocked> {
+        if what == Mbarrier::CompleteByAccess {
+            self.in_cluster(mask)?;
+        }
         let registers = lanes(self.program, warp, &fragment.frame, mask);
         if what == Mbarrier::Pending {
             let counts = registers.double(op.s[0]).map(|state| (state & COUNT) as u32);
@@ -56,6 +60,14 @@ impl Engine<'_> {
         }
         Ok(())
     }
+
+    /// Only launches with clusters have accesses to shared memory that tell an mbarrier.
+    pub(super) fn in_cluster(&self, mask: u32) -> Result<(), Blocked> {
+        match self.rules.shape.has_clusters {
+            true => Ok(()),
+            false => Err(Blocked::trap(first(mask), None, Cause::NoCluster)),
+        }
+    }
 }
 
 /// An mbarrier: the pending count, the expected count, the transactions that are expected and have
@@ -80,7 +92,9 @@ pub(super) fn after(what: Mbarrier, old: u64, operand: u64) -> u64 {
             expected = expected.saturating_sub(operand);
         }
         Mbarrier::Expect => transactions = transactions.wrapping_add(operand),
-        Mbarrier::Complete => transactions = transactions.wrapping_sub(operand),
+        Mbarrier::Complete | Mbarrier::CompleteByAccess => {
+            transactions = transactions.wrapping_sub(operand);
+        }
         Mbarrier::ArriveExpect => {
             pending = pending.saturating_sub(1);
             transactions = transactions.wrapping_add(operand);

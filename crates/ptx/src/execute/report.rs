@@ -49,6 +49,9 @@ pub enum Cause {
         /// The rank of the block in the cluster.
         rank: u32,
     },
+    /// An access to shared memory that tells an mbarrier, and no global memory takes part, in a launch without
+    /// clusters (`CUDA_ERROR_ILLEGAL_INSTRUCTION`).
+    NoCluster,
     /// The address is beyond the thread's local memory (`CUDA_ERROR_ILLEGAL_ADDRESS`).
     OutsideLocal {
         /// How many bytes the thread has.
@@ -118,6 +121,9 @@ impl fmt::Display for Cause {
             }
             Self::EndedBlock { rank } => {
                 write!(out, "shared memory of block {rank} of the cluster, which has ended")
+            }
+            Self::NoCluster => {
+                write!(out, "an asynchronous access to the cluster in a launch without clusters")
             }
             Self::OutsideLocal { bytes } => write!(out, "beyond {bytes} bytes of local memory"),
             Self::OutsideParameters => write!(out, "beyond the parameters"),

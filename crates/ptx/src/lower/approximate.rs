@@ -31,6 +31,10 @@ impl<'t> Builder<'_, 't> {
         m.must(&[("approx", ())])?;
         let flush = m.take("ftz");
         let kind = m.kind()?;
+        let is_brain = matches!(kind, Type::Bf16 | Type::Bf16x2);
+        if kind != Type::F32 && flush != (name == "ex2" && is_brain) || flush && name == "tanh" {
+            return Err("`.ftz` is of .f32, but not of `tanh`, and of `ex2` of .bf16".to_owned());
+        }
         let run: Pure = match (name, kind) {
             ("ex2", Type::F32) => by_flush!(flush, exponent_2),
             ("lg2", Type::F32) => by_flush!(flush, logarithm_2),

@@ -2,11 +2,13 @@
 //!
 //! Copies are complete at once, as a GPU may complete them: groups of copies need no wait.
 
+use super::atomic::atomic_operand;
 use super::builder::Builder;
 use super::cluster::BYTES;
 use super::macros::pure;
-use super::memory::{PLACES, atomic_operand};
+use super::memory::PLACES;
 use super::modifiers::{Modifiers, Refusal};
+use super::order::Ordered;
 use crate::code::{Bulk, Code, File, Mbarrier, Modify, Place, Slot};
 use crate::syntax::tree::Operand;
 use crate::types::Type;
@@ -22,6 +24,13 @@ const OPERATIONS: &[(&str, Mbarrier)] = &[
     ("test_wait", Mbarrier::Test),
     ("try_wait", Mbarrier::Test),
     ("pending_count", Mbarrier::Pending),
+];
+
+/// Where an mbarrier is.
+const SHARED: &[(&str, Place)] = &[
+    ("shared", Place::Shared),
+    ("shared::cta", Place::Shared),
+    ("shared::cluster", Place::Cluster),
 ];
 
 /// The operations of `cp.reduce.async.bulk`.
@@ -59,6 +68,7 @@ impl<'t> Builder<'_, 't> {
             return self.copies_arrive(m, o);
         }
         let o = Self::without_policy(m, o, 3);
+        m.must(&[("ca", ()), ("cg", ())])?;
         m.hints();
         m.must(&[("shared", ()), ("shared::cta", ())])?;
         m.must(&[("global", ())])?;
@@ -130,8 +140,12 @@ impl<'t> Builder<'_, 't> {
             return Err("bulk tensor copies are not supported".to_owned());
         }
         let modify = m.must(REDUCTIONS)?;
-        m.take("noftz");
+        let keeps = m.take("noftz");
         let kind = m.kind()?;
+        let is_half_sum = modify == Modify::Add && matches!(kind, Type::F16 | Type::Bf16);
+        if keeps != is_half_sum {
+            return Err("`.noftz` is of sums of halves, and these have it".to_owned());
+        }
         self.bulk_copy(Some((modify, atomic_operand(modify, kind)?)), m, o)
     }
 
@@ -142,6 +156,9 @@ impl<'t> Builder<'_, 't> {
         m: &mut Modifiers<'t>,
         o: &[Operand<'t>],
     ) -> Result<(), Refusal> {
+        if m.has("const") {
+            return Err("constant memory is in no bulk copy".to_owned());
+        }
         let (to, from) = (m.must(PLACES)?, m.must(PLACES)?);
         let signals = m.must(&[(BYTES, true), ("bulk_group", false)])?;
         m.hints();
@@ -176,7 +193,7 @@ impl<'t> Builder<'_, 't> {
     fn copies_arrive(&mut self, m: &mut Modifiers<'t>, o: &[Operand<'t>]) -> Result<(), Refusal> {
         m.take("arrive");
         let counted = m.take("noinc");
-        m.choose(PLACES);
+        let place = m.choose(&SHARED[..2]).unwrap_or(Place::Generic);
         m.kind()?;
         let address = self.address(o.first().ok_or("an address is expected")?)?;
         // Without `.noinc` the pending count rises by one before the arrival: nothing changes.
@@ -187,7 +204,7 @@ impl<'t> Builder<'_, 't> {
         let one = self.number(1, false);
         let sink = self.temporary(File::Double);
         let base = self.whole(&address);
-        let code = Code::Mbarrier { what: Mbarrier::Arrive, place: Place::Shared };
+        let code = Code::Mbarrier { what: Mbarrier::Arrive, place };
         self.emit(code, &[sink], &[base, one], 0);
         Ok(())
     }
@@ -210,8 +227,17 @@ impl<'t> Builder<'_, 't> {
             m.take("noComplete");
         }
         let parity = m.take("parity");
-        Self::order(m);
-        let named = m.choose(PLACES);
+        let orders: &[&str] = match what {
+            Mbarrier::Arrive
+            | Mbarrier::ArriveDrop
+            | Mbarrier::ArriveExpect
+            | Mbarrier::ArriveDropExpect => &["release", "relaxed"],
+            Mbarrier::Test => &["acquire", "relaxed"],
+            Mbarrier::Expect | Mbarrier::Complete => &["relaxed"],
+            _ => &[],
+        };
+        Ordered::take(m, orders, &["cta", "cluster"])?;
+        let named = if what == Mbarrier::Pending { None } else { m.choose(SHARED) };
         if m.kind()? != Type::B64 {
             return Err("an mbarrier has .b64".to_owned());
         }
@@ -228,7 +254,7 @@ impl<'t> Builder<'_, 't> {
                 let base = self.whole(&address);
                 self.emit(code(what), &[], &[base], 0);
             }
-            Mbarrier::Expect | Mbarrier::Complete => {
+            Mbarrier::Expect | Mbarrier::Complete | Mbarrier::CompleteByAccess => {
                 let address = self.address(operand(0)?)?;
                 let slots = [self.whole(&address), self.source(operand(1)?, Type::U32)?];
                 self.emit(code(what), &[], &slots, 0);

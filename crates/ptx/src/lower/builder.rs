@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::modifiers::{Refusal, kind};
 use super::symbols::{Symbol, Symbols, bits, extent};
+use super::target::Isa;
 use crate::code::{Call, Code, Constant, Draft, File, Files, MOST_SLOTS, Origin, Slot};
 use crate::error::LoadError;
 use crate::syntax::tree::{Operand, Signature, Variable};
@@ -68,6 +69,7 @@ pub(super) enum Part {
 /// A function that is being lowered.
 pub(super) struct Builder<'m, 't> {
     pub(super) symbols: &'m mut Symbols<'t>,
+    pub(super) isa: Isa,
     pub(super) entry: bool,
     scopes: Vec<Scope<'t>>,
     pub(super) drafts: Vec<Draft>,
@@ -92,9 +94,10 @@ pub(super) struct Builder<'m, 't> {
 }
 
 impl<'m, 't> Builder<'m, 't> {
-    pub(super) fn new(symbols: &'m mut Symbols<'t>, entry: bool) -> Self {
+    pub(super) fn new(symbols: &'m mut Symbols<'t>, isa: Isa, entry: bool) -> Self {
         Self {
             symbols,
+            isa,
             entry,
             scopes: vec![Scope::default()],
             drafts: Vec::new(),

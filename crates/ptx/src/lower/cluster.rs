@@ -102,6 +102,14 @@ impl<'t> Builder<'_, 't> {
         if !m.take(BYTES) {
             return Err(format!("`{name}.async` without an mbarrier is not supported"));
         }
+        if name == "red" && !(m.take("relaxed") && m.take("cluster")) {
+            return Err("`red.async` has `.relaxed.cluster`".to_owned());
+        }
+        if ["volatile", "global", "gpu", "cta", "sys"].iter().any(|other| m.has(other)) {
+            return Err(format!(
+                "`{name}.async` is of shared memory of the cluster, and weak or relaxed"
+            ));
+        }
         let in_cluster = m.any_starts_with("shared::cluster");
         let [to, from, told] = o else { return Err("3 operands are expected".to_owned()) };
         let access = [to.clone(), from.clone()];
@@ -125,7 +133,7 @@ impl<'t> Builder<'_, 't> {
         let address = self.address(told)?;
         let place = self.place(in_cluster.then_some(Place::Cluster), &address)?;
         let slots = [self.whole(&address), self.number(bytes.into(), false)];
-        self.emit(Code::Mbarrier { what: Mbarrier::Complete, place }, &[], &slots, 0);
+        self.emit(Code::Mbarrier { what: Mbarrier::CompleteByAccess, place }, &[], &slots, 0);
         Ok(())
     }
 }

@@ -49,6 +49,10 @@ macro_rules! by_comparison {
     };
 }
 
+fn is_float_of_16(kind: Type) -> bool {
+    matches!(kind, Type::F16 | Type::Bf16)
+}
+
 /// The form of a comparison.
 fn form(kind: Type, comparison: Comparison, ftz: bool) -> Option<Form> {
     let compared = match kind {
@@ -64,6 +68,13 @@ fn form(kind: Type, comparison: Comparison, ftz: bool) -> Option<Form> {
 impl<'t> Builder<'_, 't> {
     /// The comparison as a function that sets a predicate.
     fn comparison(kind: Type, comparison: Comparison, ftz: bool) -> Result<Pure, Refusal> {
+        let is_equality = matches!(comparison, Comparison::Equal | Comparison::NotEqual);
+        if matches!(kind, Type::B16 | Type::B32 | Type::B64) && !is_equality {
+            return Err("bits have no order: they compare by `.eq` and `.ne`".to_owned());
+        }
+        if ftz && !matches!(kind, Type::F32 | Type::F16) {
+            return Err("`.ftz` is of .f32 and .f16 here".to_owned());
+        }
         let kind = match kind {
             Type::B16 => Type::U16,
             Type::B32 => Type::U32,
@@ -136,8 +147,13 @@ impl<'t> Builder<'_, 't> {
 
     /// Modifiers that `set` and `setp` share: the comparison, how it joins, `.ftz`.
     fn comparing(m: &mut Modifiers<'t>) -> Result<(Comparison, Option<Logic>, bool), Refusal> {
+        let is_of_unsigned = ["lo", "ls", "hi", "hs"].iter().any(|name| m.has(name));
+        let last = m.names().last().unwrap_or_default();
         let comparison = m.must(COMPARISONS)?;
         let join = m.choose(&[("and", Logic::And), ("or", Logic::Or), ("xor", Logic::Xor)]);
+        if is_of_unsigned && !matches!(last, "u16" | "u32" | "u64") {
+            return Err("`.lo`, `.ls`, `.hi` and `.hs` compare unsigned integers".to_owned());
+        }
         Ok((comparison, join, m.take("ftz")))
     }
 
@@ -274,6 +290,13 @@ impl<'t> Builder<'_, 't> {
         let (to, kind) = (m.kind()?, m.kind()?);
         if matches!(kind, Type::F16x2 | Type::Bf16x2) {
             return self.set_two_values(comparison, join, ftz, (to, kind), o);
+        }
+        let is_known = match kind {
+            Type::F16 | Type::Bf16 => to != Type::F32 && (to == kind || !is_float_of_16(to)),
+            _ => matches!(to, Type::U32 | Type::S32 | Type::F32),
+        };
+        if !is_known {
+            return Err(format!("`set` has no result of {to:?} for {kind:?}"));
         }
         let ones = match to {
             Type::U32 | Type::S32 => u32::MAX,

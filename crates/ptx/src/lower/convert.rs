@@ -1,8 +1,9 @@
 //! Conversions: `cvt`.
 
 use super::builder::Builder;
+use super::conversion::{Form, is_integer};
 use super::float::{encode, ftz, rounding, sat};
-use super::macros::{by_any_integer, line_un, slow_bin, slow_un, un};
+use super::macros::{by_any_integer, line_un, slow_bin, slow_ter, slow_un, un};
 use super::modifiers::{Modifiers, Refusal};
 use super::operands::width;
 use crate::code::{Code, File, Form as Known, Pure, Slot, Width, Wrapping};
@@ -11,21 +12,6 @@ use crate::math::convert::{self, Quarter, Target, Whole};
 use crate::math::half::{self, Binary16, Brain16};
 use crate::syntax::tree::Operand;
 use crate::types::Type;
-
-/// The modifiers of one conversion.
-#[derive(Debug, Clone, Copy)]
-struct Form {
-    to: Type,
-    from: Type,
-    /// `.rn` …
-    rounding: Option<Rounding>,
-    /// `.rni` …
-    integral: Option<Rounding>,
-    ftz: bool,
-    sat: bool,
-    relu: bool,
-    finite: bool,
-}
 
 /// The modifiers of an immediate: those of [`encode`], `.relu` at bit 10, `.satfinite` at bit 11.
 fn modifiers(imm: u64) -> convert::Modifiers {
@@ -36,10 +22,6 @@ fn modifiers(imm: u64) -> convert::Modifiers {
         relu: imm & 0x400 != 0,
         finite: imm & 0x800 != 0,
     }
-}
-
-fn is_integer(kind: Type) -> bool {
-    !matches!(kind, Type::F16 | Type::Bf16 | Type::F32 | Type::F64 | Type::Tf32 | Type::Pred)
 }
 
 impl<'t> Builder<'_, 't> {
@@ -56,7 +38,8 @@ impl<'t> Builder<'_, 't> {
         let rounding = m.rounding().or_else(|| m.take("rna").then_some(Rounding::NearestAway));
         let (ftz, sat) = (m.take("ftz"), m.take("sat"));
         let (finite, relu) = (m.take("satfinite"), m.take("relu"));
-        if let Some(result) = self.convert_quarters(m, o, relu) {
+        let plain = integral.is_none() && !ftz && !sat && rounding == Some(Rounding::Nearest);
+        if let Some(result) = self.convert_quarters(m, o, (relu, finite, plain)) {
             return result;
         }
         let form =
@@ -65,6 +48,7 @@ impl<'t> Builder<'_, 't> {
             return self.convert_pair(form, o);
         }
         let [to, from] = o else { return Err("2 operands are expected".to_owned()) };
+        form.check(self.isa)?;
         let imm = encode(form.rounding.or(form.integral).unwrap_or(Rounding::Nearest), ftz, sat)
             | u64::from(relu) << 10
             | u64::from(finite) << 11;
@@ -119,7 +103,8 @@ impl<'t> Builder<'_, 't> {
 
     /// `cvt.rn.f16x2.f32 d, a, b`: `a` is the upper half.
     fn convert_pair(&mut self, form: Form, o: &[Operand<'t>]) -> Result<(), Refusal> {
-        if form.from != Type::F32 || form.rounding.is_none() {
+        let is_known = matches!(form.rounding, Some(Rounding::Nearest | Rounding::Zero));
+        if form.from != Type::F32 || !is_known || form.ftz || form.sat || form.integral.is_some() {
             return Err("this conversion to a pair is not supported".to_owned());
         }
         let imm = encode(form.rounding.unwrap_or(Rounding::Nearest), form.ftz, form.sat)
@@ -144,7 +129,7 @@ impl<'t> Builder<'_, 't> {
         &mut self,
         m: &mut Modifiers<'t>,
         o: &[Operand<'t>],
-        relu: bool,
+        (relu, finite, is_plain): (bool, bool, bool),
     ) -> Option<Result<(), Refusal>> {
         let quarter = m.choose(&[("e4m3x2", Quarter::E4m3), ("e5m2x2", Quarter::E5m2)])?;
         let imm = u64::from(relu) | u64::from(quarter == Quarter::E5m2) << 1;
@@ -153,6 +138,11 @@ impl<'t> Builder<'_, 't> {
             Ok(kind) => kind,
             Err(why) => return Some(Err(why)),
         };
+        let narrows = self.is_narrow(&o[0]);
+        if !is_plain || finite != narrows {
+            let how = "`.rn`, and `.satfinite` to 8 bits";
+            return Some(Err(format!("conversions of floats of 8 bits have {how}, and no more")));
+        }
         let result = match (other, o.len()) {
             (Type::F32, 3) => {
                 let run = slow_bin!(u32, u32 => u16, |op, a, b| {
@@ -161,7 +151,7 @@ impl<'t> Builder<'_, 't> {
                 });
                 self.plain(run, Type::B16, &[Type::F32; 2], o, imm)
             }
-            (Type::F16x2, 2) if self.is_narrow(&o[0]) => {
+            (Type::F16x2, 2) if narrows => {
                 let run = slow_un!(u32 => u16, |op, a| {
                     let of = |bits: u32| convert::quarter_from_f16(bits as u16, quarter_of(op.imm), op.imm & 1 != 0);
                     u16::from(of(a >> 16)) << 8 | u16::from(of(a))
@@ -190,9 +180,14 @@ impl<'t> Builder<'_, 't> {
         m: &mut Modifiers<'t>,
         o: &[Operand<'t>],
     ) -> Result<(), Refusal> {
-        m.take("sat");
-        if let Some(kind) = ["u4", "s4", "u2", "s2"].iter().find(|kind| m.take(kind)) {
-            return Err(format!("`cvt.pack` to .{kind} is not supported"));
+        m.must(&[("sat", ())])?;
+        if let Some((bits, signed)) = m.choose(&[
+            ("u4", (4, false)),
+            ("s4", (4, true)),
+            ("u2", (2, false)),
+            ("s2", (2, true)),
+        ]) {
+            return self.convert_packed_bits(m, o, bits, signed);
         }
         let (to, from) = (m.kind()?, m.kind()?);
         if from != Type::S32 {
@@ -220,6 +215,40 @@ impl<'t> Builder<'_, 't> {
         };
         self.plain(run, Type::B32, &[Type::S32; 2], o, 0)
     }
+
+    /// `cvt.pack.sat` to integers of 2 or 4 bits.
+    fn convert_packed_bits(
+        &mut self,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+        bits: u64,
+        signed: bool,
+    ) -> Result<(), Refusal> {
+        if (m.kind()?, m.kind()?) != (Type::S32, Type::B32) {
+            return Err(
+                "this `cvt.pack` converts from .s32, and its third source is .b32".to_owned()
+            );
+        }
+        let run = slow_ter!(i32, i32, u32 => u32, |op, a, b, c| packed(op.imm, [a, b], c));
+        self.plain(
+            run,
+            Type::B32,
+            &[Type::S32, Type::S32, Type::B32],
+            o,
+            bits << 1 | u64::from(signed),
+        )
+    }
+}
+
+/// Two integers clamped to a few bits, above the low bits of a third. The immediate has the bits, and whether they
+/// have a sign.
+fn packed(imm: u64, values: [i32; 2], rest: u32) -> u32 {
+    let (bits, signed) = ((imm >> 1) as u32, imm & 1 != 0);
+    let mask = (1 << bits) - 1;
+    let (least, most) = if signed { (-1 - (mask >> 1), mask >> 1) } else { (0, mask) };
+    values
+        .iter()
+        .fold(rest, |word, value| word << bits | (value.clamp(&least, &most) & mask) as u32)
 }
 
 fn pair(a: i32, b: i32) -> u32 {

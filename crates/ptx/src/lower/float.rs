@@ -78,6 +78,17 @@ macro_rules! flags {
 
 pub(super) use flags;
 
+/// Refuses arithmetic that lacks a rounding, or has one and rounds nothing.
+fn needs_rounding(name: &str, written: Option<Rounding>) -> Result<(), Refusal> {
+    match (name, written) {
+        ("fma" | "mad" | "div" | "rcp" | "sqrt", None) => {
+            Err(format!("`{name}` has a rounding, such as `.rn`"))
+        }
+        ("min" | "max" | "abs" | "neg", Some(_)) => Err(format!("`{name}` has no rounding")),
+        _ => Ok(()),
+    }
+}
+
 impl<'t> Builder<'_, 't> {
     /// Arithmetic on f32.
     pub(super) fn single(
@@ -105,6 +116,7 @@ impl<'t> Builder<'_, 't> {
         }
         let sat = m.take("sat");
         let written = m.rounding();
+        needs_rounding(name, written)?;
         let rounding = written.unwrap_or(Rounding::Nearest);
         let near = rounding == Rounding::Nearest;
         let imm = encode(rounding, ftz, sat);
@@ -170,6 +182,9 @@ impl<'t> Builder<'_, 't> {
         }
         let min = name == "min";
         let three = o.len() == 4;
+        if three {
+            self.isa.needs("a choice among three", 100)?;
+        }
         let run = match (min, xorsign, three) {
             (true, false, false) => {
                 flags!(ftz, nan, |F, N| bin!(u32, u32 => u32, |a, b| single::min::<F, N>(a, b)))
@@ -260,6 +275,9 @@ impl<'t> Builder<'_, 't> {
     ) -> Result<(), Refusal> {
         let kind = Type::F64;
         let written = m.rounding();
+        if !m.has("approx") {
+            needs_rounding(name, written)?;
+        }
         let rounding = written.unwrap_or(Rounding::Nearest);
         let near = rounding == Rounding::Nearest;
         if matches!(name, "rcp" | "rsqrt") && m.take("approx") {

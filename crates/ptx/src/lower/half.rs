@@ -51,10 +51,13 @@ impl<'t> Builder<'_, 't> {
         m: &mut Modifiers<'t>,
         o: &[Operand<'t>],
     ) -> Result<(), Refusal> {
-        let ftz = m.take("ftz");
+        let ftz = matches!(kind, Type::F16 | Type::F16x2) && m.take("ftz");
         if matches!(name, "min" | "max") {
             let nan = m.take("NaN");
-            let xorsign = m.take("xorsign") && m.take("abs");
+            let xorsign = m.take("xorsign");
+            if xorsign {
+                m.must(&[("abs", ())])?;
+            }
             let imm = u64::from(ftz) | u64::from(nan) << 1 | u64::from(xorsign) << 2;
             let run: Pure = if name == "min" {
                 by_half!(kind, H,
@@ -67,8 +70,12 @@ impl<'t> Builder<'_, 't> {
             };
             return self.plain(run, kind, &[kind; 2], o, imm);
         }
-        m.take("rn");
-        let sat = m.take("sat");
+        let rounds = matches!(name, "add" | "sub" | "mul" | "fma");
+        if !(rounds && m.take("rn")) && name == "fma" {
+            return Err("`fma` has a rounding: `.rn`".to_owned());
+        }
+        let is_brain = matches!(kind, Type::Bf16 | Type::Bf16x2);
+        let sat = rounds && !is_brain && m.take("sat");
         let relu = name == "fma" && m.take("relu");
         let imm = u64::from(ftz) | u64::from(sat) << 1 | u64::from(relu) << 2;
         let (run, count): (Pure, usize) = match name {

@@ -3,6 +3,7 @@
 use super::builder::Builder;
 use super::class::class;
 use super::control::Labels;
+use super::kinds;
 use super::modifiers::{Modifiers, Refusal};
 use crate::code::Code;
 use crate::syntax::tree::Instruction;
@@ -22,7 +23,8 @@ impl<'t> Builder<'_, 't> {
         }
         (self.origin.class, self.origin.weight) = class(instruction.opcode);
         let (name, mut m) = Modifiers::split(instruction.opcode);
-        let result = self.dispatch(name, &mut m, instruction, labels);
+        let result =
+            kinds::check(name, &m).and_then(|()| self.dispatch(name, &mut m, instruction, labels));
         self.guard = None;
         result?;
         m.finish()
@@ -88,7 +90,7 @@ impl<'t> Builder<'_, 't> {
         let o = &instruction.operands[..];
         match name {
             "ex2" | "lg2" | "sin" | "cos" | "tanh" => self.approximate(name, m, o),
-            "ld" | "ldu" => self.load(m, o),
+            "ld" | "ldu" => self.load(name, m, o),
             "st" | "red" if m.take("async") => self.access_asynchronously(name, m, o),
             "st" => self.store(m, o),
             "atom" => self.atomic(m, o, true),
@@ -104,13 +106,13 @@ impl<'t> Builder<'_, 't> {
             "ldmatrix" | "stmatrix" => self.matrix_tiles(name, m, o),
             "movmatrix" => self.transpose(m, o),
             "activemask" | "elect" => self.mask(name, m, o),
-            "bar" | "barrier" => self.barrier(m, o),
+            "bar" | "barrier" => self.barrier(name, m, o),
             "bra" => {
                 m.take("uni");
                 self.branch(o, labels)
             }
             "brx" => {
-                m.take("idx");
+                m.must(&[("idx", ())])?;
                 m.take("uni");
                 self.branch_indexed(o, labels)
             }
@@ -136,11 +138,12 @@ impl<'t> Builder<'_, 't> {
                 self.emit(Code::Sleep, &[], &[], 0);
                 Ok(())
             }
-            "membar" | "fence" | "prefetch" | "prefetchu" | "applypriority" | "discard"
-            | "pmevent" | "griddepcontrol" | "setmaxnreg" => {
-                self.order_only(name, m);
-                Ok(())
+            "setmaxnreg" => {
+                self.isa.needs_specific(name, "sm_90a")?;
+                self.fence(name, m)
             }
+            "membar" | "fence" | "prefetch" | "prefetchu" | "applypriority" | "discard"
+            | "pmevent" | "griddepcontrol" => self.fence(name, m),
             "createpolicy" => self.policy(m, o),
             "alloca" | "stacksave" | "stackrestore" => self.stack(name, m, o),
             "tex" | "tld4" | "txq" | "suld" | "sust" | "sured" | "suq" | "istypep" => {

@@ -203,6 +203,17 @@ impl<'t> Builder<'_, 't> {
     ) -> Result<(), Refusal> {
         let kind = m.kind()?;
         let [to, from] = o else { return Err("2 operands are expected".to_owned()) };
+        let is_vector = matches!(to, Operand::Vector(_)) || matches!(from, Operand::Vector(_));
+        if !kind.is_plain() && kind != Type::Pred || is_vector && !kind.is_bits() {
+            return Err(format!("`mov` has no type {kind:?} here: use one of bits"));
+        }
+        if let Operand::Name(name) = from
+            && name.starts_with('%')
+            && matches!(kind, Type::F32 | Type::F64)
+            && self.any_register(from)?.is_none()
+        {
+            return Err(format!("`{name}` is an integer"));
+        }
         match (to, from) {
             _ if kind == Type::B128 => self.move_pair(to, from),
             (Operand::Vector(parts), from) => self.unpack(kind, parts, from),
@@ -307,7 +318,7 @@ impl<'t> Builder<'_, 't> {
         let kind = m.kind()?;
         let sign = m.kind()?;
         let run: Pure = match sign {
-            Type::S32 => {
+            Type::S32 if !flush => {
                 by_bits!(kind, T => ter!(T, T, i32 => T, |a, b, c| if c >= 0 { a } else { b }))
             }
             Type::F32 if flush => by_bits!(kind, T => ter!(T, T, u32 => T, |a, b, c| {
@@ -316,7 +327,11 @@ impl<'t> Builder<'_, 't> {
             Type::F32 => by_bits!(kind, T => ter!(T, T, u32 => T, |a, b, c| {
                 if f32::from_bits(c) >= 0.0 { a } else { b }
             })),
-            _ => return Err("the last type of slct is .s32 or .f32".to_owned()),
+            _ => {
+                return Err(
+                    "the last type of slct is .s32, or .f32, which may have .ftz".to_owned()
+                );
+            }
         };
         self.plain(run, kind, &[kind, kind, sign], o, 0)
     }

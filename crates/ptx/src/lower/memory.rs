@@ -2,8 +2,9 @@
 
 use super::builder::Builder;
 use super::modifiers::{Modifiers, Refusal};
-use super::operands::{Address, width};
-use crate::code::{Access, Atomic, Code, File, Fill, Modify, Operand as Value, Place, Slot};
+use super::operands::Address;
+use super::order::Ordered;
+use crate::code::{Access, Code, File, Fill, Place, Slot};
 use crate::syntax::tree::Operand;
 use crate::types::Type;
 
@@ -22,6 +23,7 @@ pub(super) const PLACES: &[(&str, Place)] = &[
 /// The bytes of an element in memory.
 fn size(kind: Type, count: u8) -> Result<u8, Refusal> {
     match kind.bytes() {
+        _ if !kind.is_plain() => Err(format!("an access has no type {kind:?}: use one of bits")),
         bytes if bytes * u32::from(count) > 16 => Err("an access has at most 16 bytes".to_owned()),
         bytes @ (1 | 2 | 4 | 8) => Ok(bytes as u8),
         _ => Err(format!("{kind:?} is not supported in memory")),
@@ -37,6 +39,16 @@ fn refuse_newer(m: &mut Modifiers<'_>) -> Result<(), Refusal> {
         return Err("an access has at most 16 bytes".to_owned());
     }
     Ok(())
+}
+
+/// Refuses an order for memory that no other thread has.
+fn refuse_order(place: Place, ordered: bool) -> Result<(), Refusal> {
+    match (place, ordered) {
+        (Place::Local | Place::Frame | Place::Parameter, true) => {
+            Err("accesses to memory of one thread have no order and are not volatile".to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 impl<'t> Builder<'_, 't> {
@@ -61,20 +73,6 @@ impl<'t> Builder<'_, 't> {
         }
     }
 
-    /// Modifiers of order and volatility. This executor makes every access visible at once.
-    pub(super) fn order(m: &mut Modifiers<'t>) -> bool {
-        let mut shared = m.take("volatile");
-        for order in ["relaxed", "acquire", "release", "acq_rel", "mmio"] {
-            shared |= m.take(order);
-        }
-        m.take("weak");
-        m.take("seq_cst");
-        m.take("sc");
-        m.scope();
-        m.hints();
-        shared
-    }
-
     /// The policy of a cache hint is an operand more.
     pub(super) fn without_policy<'o>(
         m: &Modifiers<'t>,
@@ -85,18 +83,48 @@ impl<'t> Builder<'_, 't> {
         if hinted && o.len() > expected { &o[..expected] } else { o }
     }
 
+    /// The order of a load, or `.nc`.
+    fn load_order(m: &mut Modifiers<'t>) -> Result<bool, Refusal> {
+        let is_constant = m.take("nc");
+        if is_constant && !m.has("global") {
+            return Err("`.nc` is of `.global`".to_owned());
+        }
+        let caches: &[&str] =
+            if is_constant { &["ca", "cg", "cs"] } else { &["ca", "cg", "cs", "lu", "cv"] };
+        let shared = Ordered::of_access(m, ("acquire", caches))?;
+        match is_constant && shared {
+            true => Err("`.nc` is of loads without an order".to_owned()),
+            false => Ok(shared),
+        }
+    }
+
     /// `ld`, `ldu`
-    pub(super) fn load(&mut self, m: &mut Modifiers<'t>, o: &[Operand<'t>]) -> Result<(), Refusal> {
+    pub(super) fn load(
+        &mut self,
+        name: &str,
+        m: &mut Modifiers<'t>,
+        o: &[Operand<'t>],
+    ) -> Result<(), Refusal> {
         refuse_newer(m)?;
         let o = Self::without_policy(m, o, 2);
-        let shared = Self::order(m);
+        let is_constant = m.has("const");
+        let shared = match name {
+            // It says itself that no other thread writes the bytes.
+            "ldu" => false,
+            _ => Self::load_order(m)?,
+        };
+        m.hints();
         let named = m.choose(PLACES);
+        if name == "ldu" && !matches!(named, None | Some(Place::Global)) {
+            return Err("`ldu` is of global memory".to_owned());
+        }
         m.take("unified");
         let count = m.choose(&[("v2", 2), ("v4", 4)]).unwrap_or(1);
         let kind = m.kind()?;
         let [to, from] = o else { return Err("2 operands are expected".to_owned()) };
         let address = self.address(from)?;
         let place = self.place(named, &address)?;
+        refuse_order(if is_constant { Place::Parameter } else { place }, shared)?;
         if (kind, count) == (Type::B128, 1) {
             return self.load_pair(to, &address, place, shared);
         }
@@ -139,7 +167,11 @@ impl<'t> Builder<'_, 't> {
     ) -> Result<(), Refusal> {
         refuse_newer(m)?;
         let o = Self::without_policy(m, o, 2);
-        let shared = Self::order(m);
+        let shared = Ordered::of_access(m, ("release", &["wb", "cg", "cs", "wt"]))?;
+        m.hints();
+        if m.has("const") {
+            return Err("constant memory is not to write".to_owned());
+        }
         let named = m.choose(PLACES);
         let count = m.choose(&[("v2", 2), ("v4", 4)]).unwrap_or(1);
         let kind = m.kind()?;
@@ -149,6 +181,7 @@ impl<'t> Builder<'_, 't> {
         if place == Place::Parameter {
             return Err("a kernel does not write its parameters".to_owned());
         }
+        refuse_order(place, shared)?;
         if (kind, count) == (Type::B128, 1) {
             return self.store_pair(&address, place, from, shared);
         }
@@ -179,65 +212,6 @@ impl<'t> Builder<'_, 't> {
         Ok(())
     }
 
-    /// `atom`, `red`
-    pub(super) fn atomic(
-        &mut self,
-        m: &mut Modifiers<'t>,
-        o: &[Operand<'t>],
-        result: bool,
-    ) -> Result<(), Refusal> {
-        if ["v2", "v4", "v8"].iter().any(|vector| m.take(vector)) {
-            return Err("atomics of vectors are not supported".to_owned());
-        }
-        Self::order(m);
-        let named = m.choose(PLACES);
-        let modify = m.must(&[
-            ("add", Modify::Add),
-            ("and", Modify::And),
-            ("or", Modify::Or),
-            ("xor", Modify::Xor),
-            ("exch", Modify::Exchange),
-            ("cas", Modify::CompareAndSwap),
-            ("inc", Modify::Increment),
-            ("dec", Modify::Decrement),
-            ("min", Modify::Min),
-            ("max", Modify::Max),
-        ])?;
-        let flush = !m.take("noftz");
-        let kind = m.kind()?;
-        if kind == Type::B128 {
-            return self.atomic_pair((modify, named), o, result);
-        }
-        let operand = atomic_operand(modify, kind)?;
-        let (to, rest) = if result { (o.first(), o.get(1..).unwrap_or(&[])) } else { (None, o) };
-        let swap = modify == Modify::CompareAndSwap;
-        let expected = if swap { 3 } else { 2 };
-        if rest.len() < expected || (result && to.is_none()) {
-            return Err("operands are missing".to_owned());
-        }
-        let address = self.address(&rest[0])?;
-        let place = self.place(named, &address)?;
-        if !(matches!(place, Place::Generic | Place::Global) || place.is_shared()) {
-            return Err("atomics are in global and shared memory".to_owned());
-        }
-        let mut slots = vec![address.base, self.source(&rest[1], kind)?];
-        if swap {
-            slots.push(self.source(&rest[2], kind)?);
-        }
-        let mut results = Vec::new();
-        let mut wanted = false;
-        if let Some(to) = to {
-            wanted = !matches!(to, Operand::Name("_"));
-            if wanted {
-                results.push(self.dest(to, kind)?);
-            }
-        }
-        let flush = flush && kind == Type::F32 && !place.is_shared();
-        let code = Atomic { place, wide: address.wide, modify, operand, result: wanted, flush };
-        self.emit(Code::Atomic(code), &results, &slots, address.offset);
-        Ok(())
-    }
-
     /// The address with its offset in a register of 64 bits.
     pub(super) fn whole(&mut self, address: &Address) -> Slot {
         use super::macros::{pure, un};
@@ -255,30 +229,4 @@ impl<'t> Builder<'_, 't> {
         self.emit(Code::Pure(run), &[sum], &[base], address.offset);
         sum
     }
-}
-
-/// The operand of an atomic, if PTX has it.
-pub(super) fn atomic_operand(modify: Modify, kind: Type) -> Result<Value, Refusal> {
-    use Modify::{Add, And, CompareAndSwap, Decrement, Exchange, Increment, Max, Min, Or, Xor};
-    let operand = match (modify, kind) {
-        (Add, Type::F32) => Value::F32,
-        (Add, Type::F64) => Value::F64,
-        (Add | Min | Max, Type::F16) => Value::F16,
-        (Add | Min | Max, Type::F16x2) => Value::F16x2,
-        (Add | Min | Max, Type::Bf16) => Value::Bf16,
-        (Add | Min | Max, Type::Bf16x2) => Value::Bf16x2,
-        (Add, Type::U32 | Type::S32) | (Min | Max | Increment | Decrement, Type::U32) => Value::B32,
-        (Add | Min | Max, Type::U64) | (Add, Type::S64) => Value::B64,
-        (Min | Max, Type::S32) => Value::S32,
-        (Min | Max, Type::S64) => Value::S64,
-        (And | Or | Xor | Exchange | CompareAndSwap, Type::B32) => Value::B32,
-        (And | Or | Xor | Exchange | CompareAndSwap, Type::B64) => Value::B64,
-        (CompareAndSwap, Type::B16) => Value::B16,
-        // Older texts name signs where none matter.
-        (And | Or | Xor | Exchange | CompareAndSwap, Type::U32 | Type::S32) => Value::B32,
-        (And | Or | Xor | Exchange | CompareAndSwap, Type::U64 | Type::S64) => Value::B64,
-        _ => return Err(format!("an atomic {modify:?} of {kind:?} is not supported")),
-    };
-    debug_assert!(width(kind) >= 16);
-    Ok(operand)
 }

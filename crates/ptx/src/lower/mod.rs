@@ -4,17 +4,21 @@
 
 mod approximate;
 mod asynchronous;
+mod atomic;
 mod builder;
 mod class;
 mod cluster;
 mod compare;
 mod control;
+mod conversion;
 mod convert;
+mod fence;
 mod float;
 mod fuse;
 mod half;
 mod instruction;
 mod integer;
+mod kinds;
 mod logic;
 mod macros;
 mod matrix;
@@ -22,9 +26,11 @@ mod memory;
 mod modifiers;
 mod narrow;
 mod operands;
+mod order;
 mod pair;
 mod special;
 mod symbols;
+mod target;
 mod video;
 mod warp;
 mod wmma;
@@ -35,6 +41,7 @@ use builder::{Builder, Local};
 pub(crate) use control::is_service;
 use control::{Labels, frame_access};
 use symbols::Symbols;
+use target::Isa;
 
 use crate::code::{Code, Draft, Function, Op, Origin, Set, Slot, UNGUARDED, Uses, allocate};
 use crate::error::LoadError;
@@ -55,12 +62,12 @@ const MOST_REGISTERS: u64 = 255;
 
 /// Lowers a module for a compute capability.
 pub(crate) fn lower(tree: &tree::Module<'_>, compute: (u32, u32)) -> Result<Module, LoadError> {
-    check_target(tree, compute)?;
+    let isa = Isa::of(tree, compute)?;
     let mut symbols = Symbols::of(tree)?;
     let mut functions = Vec::new();
     let mut kernels = Vec::new();
     for (index, function) in symbols.functions.clone().into_iter().enumerate() {
-        let (lowered, params) = lower_function(&mut symbols, function, compute)?;
+        let (lowered, params) = lower_function(&mut symbols, function, isa)?;
         if function.entry && function.body.is_some() {
             kernels.push(kernel(index as u32, function, &lowered, params)?);
         }
@@ -84,25 +91,6 @@ pub(crate) fn lower(tree: &tree::Module<'_>, compute: (u32, u32)) -> Result<Modu
         module.add_kernel(kernel);
     }
     Ok(module)
-}
-
-fn check_target(tree: &tree::Module<'_>, compute: (u32, u32)) -> Result<(), LoadError> {
-    let refuse = |message: String| Err(LoadError::at(1, 1, message));
-    if tree.address_size != 64 {
-        return refuse("only modules with `.address_size 64` are supported".to_owned());
-    }
-    for target in &tree.targets {
-        let Some(digits) = target.strip_prefix("sm_") else { continue };
-        let number: String = digits.chars().take_while(char::is_ascii_digit).collect();
-        let Ok(number) = number.parse::<u32>() else { continue };
-        if number > compute.0 * 10 + compute.1 {
-            return refuse(format!(
-                "the module is for {target}, and the GPU has {}.{}",
-                compute.0, compute.1
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// The scopes of a body and their labels: a label is seen in its scope and the ones inside.
@@ -167,12 +155,12 @@ impl Labels for Scopes<'_> {
 fn lower_function<'t>(
     symbols: &mut Symbols<'t>,
     function: &'t tree::Function<'t>,
-    _compute: (u32, u32),
+    isa: Isa,
 ) -> Result<(Function, Vec<Parameter>), LoadError> {
     let Some(body) = &function.body else {
         return Ok((Function::default(), Vec::new()));
     };
-    let mut builder = Builder::new(symbols, function.entry);
+    let mut builder = Builder::new(symbols, isa, function.entry);
     let refuse = |why: String| function.place.error(why);
     let params = if function.entry {
         kernel_parameters(&mut builder, function).map_err(refuse)?

@@ -77,33 +77,30 @@ impl<'t> Modifiers<'t> {
         ])
     }
 
-    /// Takes hints on caches, which change no result.
-    pub(super) fn hints(&mut self) {
-        self.left.retain(|name| {
-            !(matches!(*name, "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" | "nc")
-                || name.starts_with("L1::")
-                || name.starts_with("L2::")
-                || name.starts_with("level::"))
-        });
+    /// Takes the first modifier that is one of some.
+    pub(super) fn take_one(&mut self, names: &[&str]) -> Option<&'t str> {
+        let index = self.left.iter().position(|left| names.contains(left))?;
+        Some(self.left.remove(index))
     }
 
-    /// Takes the scope of a fence or an access: this executor orders all accesses.
-    pub(super) fn scope(&mut self) {
-        for scope in ["cta", "cluster", "gpu", "sys"] {
-            if self.take(scope) {
-                return;
-            }
-        }
+    /// Takes hints on the levels of caches, which change no result.
+    pub(super) fn hints(&mut self) {
+        self.left.retain(|name| !(name.starts_with("L1::") || name.starts_with("L2::")));
+    }
+
+    /// The modifiers that are left.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'t str> {
+        self.left.iter().copied()
+    }
+
+    /// Whether a modifier is left.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.left.contains(&name)
     }
 
     /// Whether a modifier is left that begins so.
     pub(super) fn any_starts_with(&self, start: &str) -> bool {
         self.left.iter().any(|name| name.starts_with(start))
-    }
-
-    /// Takes all that is left: an instruction that does nothing here.
-    pub(super) fn clear(&mut self) {
-        self.left.clear();
     }
 
     /// Refuses the instruction if a modifier is left.

@@ -47,7 +47,10 @@ impl<'t> Builder<'_, 't> {
                 _ => return Err(format!("`{name}` is of .u32 and .s32")),
             }
         }
-        imm |= u64::from(m.take("sat")) << 12 | u64::from(m.take("add")) << 13;
+        imm |= match m.choose(&[("sat", 12), ("add", 13)]) {
+            Some(bit) => 1 << bit,
+            None => 0,
+        };
         let run = slow_ter!(u32, u32, u32 => u32, |op, a, b, c| apply(form(op.imm), a, b, c));
         self.plain(run, Type::B32, &[Type::B32; 3], o, imm)
     }

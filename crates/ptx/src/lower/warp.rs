@@ -6,43 +6,6 @@ use crate::code::{Barrier, Code, Reduce, Shuffle, Vote};
 use crate::syntax::tree::Operand;
 use crate::types::Type;
 
-/// The modifiers of `fence` and `membar`.
-const FENCES: &[&str] = &[
-    "sc",
-    "acq_rel",
-    "acquire",
-    "release",
-    "cta",
-    "cluster",
-    "gpu",
-    "gl",
-    "sys",
-    "mbarrier_init",
-    "proxy",
-    "alias",
-    "async",
-    "async::generic",
-    "global",
-    "shared::cta",
-    "shared::cluster",
-    "tensormap::generic",
-    "sync_restrict::shared::cta",
-    "sync_restrict::shared::cluster",
-];
-
-/// The modifiers of `prefetch` and `prefetchu`.
-const PREFETCHES: &[&str] = &[
-    "global",
-    "local",
-    "const",
-    "param",
-    "tensormap",
-    "L1",
-    "L2",
-    "L2::evict_last",
-    "L2::evict_normal",
-];
-
 impl<'t> Builder<'_, 't> {
     /// `shfl`
     pub(super) fn shuffle(
@@ -51,6 +14,9 @@ impl<'t> Builder<'_, 't> {
         o: &[Operand<'t>],
     ) -> Result<(), Refusal> {
         let sync = m.take("sync");
+        if !sync {
+            self.isa.needs_no_names("shfl")?;
+        }
         let mode = m.must(&[
             ("up", Shuffle::Up),
             ("down", Shuffle::Down),
@@ -78,6 +44,9 @@ impl<'t> Builder<'_, 't> {
     /// `vote`
     pub(super) fn vote(&mut self, m: &mut Modifiers<'t>, o: &[Operand<'t>]) -> Result<(), Refusal> {
         let sync = m.take("sync");
+        if !sync {
+            self.isa.needs_no_names("vote")?;
+        }
         let mode = m.must(&[
             ("all", Vote::All),
             ("any", Vote::Any),
@@ -104,7 +73,7 @@ impl<'t> Builder<'_, 't> {
         o: &[Operand<'t>],
     ) -> Result<(), Refusal> {
         let all = m.must(&[("all", true), ("any", false)])?;
-        m.take("sync");
+        m.must(&[("sync", ())])?;
         let kind = m.kind()?;
         if o.len() != 3 {
             return Err("3 operands are expected".to_owned());
@@ -123,7 +92,7 @@ impl<'t> Builder<'_, 't> {
         m: &mut Modifiers<'t>,
         o: &[Operand<'t>],
     ) -> Result<(), Refusal> {
-        m.take("sync");
+        m.must(&[("sync", ())])?;
         let what =
             m.must(&[("add", 0), ("min", 1), ("max", 2), ("and", 3), ("or", 4), ("xor", 5)])?;
         let kind = m.kind()?;
@@ -156,12 +125,12 @@ impl<'t> Builder<'_, 't> {
     ) -> Result<(), Refusal> {
         let first = o.first().ok_or("an operand is missing")?;
         if name == "activemask" {
-            m.kind()?;
+            m.must(&[("b32", ())])?;
             let d = self.dest(first, Type::B32)?;
             self.emit(Code::ActiveMask, &[d], &[], 0);
             return Ok(());
         }
-        m.take("sync");
+        m.must(&[("sync", ())])?;
         let mask = self.source(o.get(1).ok_or("a mask is missing")?, Type::B32)?;
         let (d, p) = self.dest_pair(first, Type::B32)?;
         let p = p.ok_or("a result `d|p` is expected")?;
@@ -172,11 +141,14 @@ impl<'t> Builder<'_, 't> {
     /// `bar`, `barrier`
     pub(super) fn barrier(
         &mut self,
+        name: &str,
         m: &mut Modifiers<'t>,
         o: &[Operand<'t>],
     ) -> Result<(), Refusal> {
+        if name == "barrier" {
+            m.take("aligned");
+        }
         m.take("cta");
-        m.take("aligned");
         if m.take("warp") {
             m.must(&[("sync", ())])?;
             let mask = self.source(o.first().ok_or("a mask is missing")?, Type::B32)?;
@@ -195,6 +167,9 @@ impl<'t> Builder<'_, 't> {
             let kind =
                 m.must(&[("popc", Barrier::Count), ("and", Barrier::And), ("or", Barrier::Or)])?;
             let result = m.kind()?;
+            if result != if kind == Barrier::Count { Type::U32 } else { Type::Pred } {
+                return Err("`.popc` counts in .u32, `.and` and `.or` give .pred".to_owned());
+            }
             let to = o.first().ok_or("a result is missing")?;
             (kind, vec![self.dest(to, result)?], &o[1..])
         } else {
@@ -210,6 +185,9 @@ impl<'t> Builder<'_, 't> {
             None => self.number(0, false),
         }];
         let counted = rest.len() > 1;
+        if kind == Barrier::Arrive && !counted {
+            return Err("an arrival names the barrier and how many threads it takes".to_owned());
+        }
         slots.push(match rest.get(1) {
             Some(count) => self.source(count, Type::U32)?,
             None => self.number(0, false),
@@ -219,30 +197,16 @@ impl<'t> Builder<'_, 't> {
         Ok(())
     }
 
-    /// Fences and hints: they change no result here.
-    pub(super) fn order_only(&mut self, name: &str, m: &mut Modifiers<'t>) {
-        let known: &[&str] = match name {
-            "membar" | "fence" => FENCES,
-            "prefetch" | "prefetchu" => PREFETCHES,
-            "applypriority" => &["global", "L2::evict_normal"],
-            "discard" => &["global", "L2"],
-            "pmevent" => &["mask"],
-            "griddepcontrol" => &["launch_dependents", "wait"],
-            _ => &["inc", "dec", "sync", "aligned", "u32"],
-        };
-        for modifier in known {
-            m.take(modifier);
-        }
-        self.emit(Code::Fence, &[], &[], 0);
-    }
-
     /// `createpolicy`: a cache policy that no access looks at
     pub(super) fn policy(
         &mut self,
         m: &mut Modifiers<'t>,
         o: &[Operand<'t>],
     ) -> Result<(), Refusal> {
-        m.clear();
+        let kinds = ["fractional", "range"];
+        m.take_one(&kinds).ok_or("`.fractional` or `.range` is missing")?;
+        m.hints();
+        m.must(&[("b64", ())])?;
         let d = self.dest(o.first().ok_or("a result is missing")?, Type::B64)?;
         let zero = self.number(0, true);
         self.copy(d, zero);

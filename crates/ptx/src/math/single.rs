@@ -116,7 +116,7 @@ pub fn fma_native<const SAT: bool>(a: u32, b: u32, c: u32) -> u32 {
 /// below that number. With `.ftz`, what is below it is zero.
 pub(super) const TINY: f64 = f32::MIN_POSITIVE as f64 * (1.0 - 1.0 / (1 << 25) as f64);
 
-/// The register for a result with `.ftz`, of a double that is exact or rounded to odd.
+/// The register for a result with `.ftz`, of a double: its own rounding decides nothing.
 #[inline]
 fn narrow<const SAT: bool>(exact: f64) -> u32 {
     let tiny = exact.abs() < TINY;
@@ -165,7 +165,12 @@ pub(super) fn subnormal_cut(value: f64) -> u32 {
 #[inline]
 #[must_use]
 pub fn divide<const FTZ: bool>(a: u32, b: u32) -> u32 {
-    result::<FTZ, false>(operand::<FTZ>(a) / operand::<FTZ>(b))
+    let (a, b) = (operand::<FTZ>(a), operand::<FTZ>(b));
+    if FTZ {
+        // No quotient of singles is so close to a place between two singles that a double is across it.
+        return narrow::<false>(f64::from(a) / f64::from(b));
+    }
+    result::<FTZ, false>(a / b)
 }
 
 /// `rcp.rn`.
@@ -334,6 +339,9 @@ mod tests {
         assert_eq!(product(0x3f7f_fffe, LEAST + 1), LEAST);
         assert_eq!(product(0x3f80_0000 - 2 * 1448, LEAST + 1448), LEAST);
         assert_eq!(product(0x3f80_0000 - 2 * 1449, LEAST + 1449), 0);
+        // A quotient of the same kind.
+        assert_eq!(divide::<true>(0x817f_ffff, 0xc080_0000), 0);
+        assert_eq!(divide_rounded(0x817f_ffff, 0xc080_0000, Rounding::Nearest, true), 0);
         // The least normal number, but for a little.
         assert_eq!(fma::<true, false>(LEAST, LEAST, LEAST | SIGN), LEAST | SIGN);
         let by = |rounding| fma_rounded(LEAST, LEAST, LEAST | SIGN, rounding, true, false);
@@ -388,6 +396,8 @@ mod tests {
                 assert_eq!(product, multiply::<false, false>(a, b), "{a:#x} * {b:#x}");
                 let quotient = divide_rounded(a, b, near, false);
                 assert_eq!(quotient, divide::<false>(a, b), "{a:#x} / {b:#x}");
+                let flushed = divide_rounded(a, b, near, true);
+                assert_eq!(flushed, divide::<true>(a, b), "{a:#x} / {b:#x}, flushed");
             }
         }
     }

@@ -10,6 +10,10 @@ pub(crate) fn function(form: &Instruction) -> Option<Function> {
     if form.name() != "cvt" {
         return None;
     }
+    // `cvt.pack` is the executor's own.
+    if form.has("pack") {
+        return None;
+    }
     let (to, from) = (form.before_kind(), form.kind());
     match to {
         "u8" => integer::<u8>(form, from, |value| value.into()),
@@ -103,7 +107,9 @@ fn single(form: &Instruction, from: &str) -> Option<Function> {
     let (ftz, sat) = (form.has("ftz"), form.has("sat"));
     let nearest = rounding == Some(Rounding::Nearest);
     match from {
-        "f64" if nearest && ftz => one(|r| convert::f32_from_f64::<true, false>(r[0]).into()),
+        "f64" if nearest && ftz && !sat => {
+            one(|r| convert::f32_from_f64::<true, false>(r[0]).into())
+        }
         "f64" if nearest && !sat => one(|r| convert::f32_from_f64::<false, false>(r[0]).into()),
         "f64" => one(move |r| {
             convert::f32_from_f64_rounded(r[0], rounding.unwrap_or(Rounding::Nearest), ftz, sat)
@@ -157,8 +163,10 @@ fn double(form: &Instruction, from: &str) -> Option<Function> {
             let (from, rounding) = (from.to_owned(), rounding?);
             let nearest = rounding == Rounding::Nearest;
             one(move |r| match number(&from, r[0]) {
-                Some(Number::Signed(value)) if nearest => convert::f64_from_signed(value),
-                Some(Number::Unsigned(value)) if nearest => convert::f64_from_unsigned(value),
+                Some(Number::Signed(value)) if nearest && !sat => convert::f64_from_signed(value),
+                Some(Number::Unsigned(value)) if nearest && !sat => {
+                    convert::f64_from_unsigned(value)
+                }
                 Some(Number::Signed(value)) => convert::f64_from_integer(value, rounding, sat),
                 Some(Number::Unsigned(value)) => convert::f64_from_integer(value, rounding, sat),
                 None => 0,

@@ -175,20 +175,60 @@ impl Random {
     }
 }
 
-/// The operands of each case of a form. Their number is a multiple of 32.
-pub(crate) fn cases(body: &str, kinds: &[&str]) -> Vec<Vec<u64>> {
+/// The bits of a type of floats, those of its fraction, and the bias of its exponent; then the least and
+/// the greatest exponent of the next narrower type.
+fn float(kind: &str) -> Option<(u32, u32, u64, [u64; 2])> {
+    Some(match kind {
+        "f16" => (16, 10, 15, [9, 23]),
+        "bf16" => (16, 7, 127, [113, 142]),
+        "f32" => (32, 23, 127, [113, 142]),
+        "f64" => (64, 52, 1023, [897, 1150]),
+        _ => return None,
+    })
+}
+
+impl Random {
+    /// A float from which, or with which, a result is near the least normal number or the greatest one.
+    fn near_limits(&mut self, kind: &str) -> u64 {
+        if let Some(half) = kind.strip_suffix("x2") {
+            return self.near_limits(half) | self.near_limits(half) << 16;
+        }
+        let Some((bits, fraction, bias, [least, greatest])) = float(kind) else {
+            return self.draw(kind);
+        };
+        let r = self.next();
+        let few = (r >> 8) % 5;
+        let middle = bias.div_ceil(2) + few - 2;
+        let exponent = match r & 7 {
+            0 | 5 => few,
+            1 | 2 => middle,
+            3 => bias + bias / 2 + few - 2,
+            4 => bias + few - 2,
+            6 => least + 2 - (r >> 8) % u64::from(fraction),
+            _ => greatest + few - 2,
+        };
+        let all = low(u64::MAX, fraction);
+        let any = self.next() & all;
+        let tail = match r >> 16 & 3 {
+            0 => any,
+            1 => 0,
+            2 => all,
+            _ => 1 << (any % u64::from(fraction)),
+        };
+        (r >> 32 & 1) << (bits - 1) | exponent << fraction | tail
+    }
+}
+
+/// The operands of each of so many cases of a form.
+pub(crate) fn cases(body: &str, kinds: &[&str], total: usize) -> Vec<Vec<u64>> {
     let word = body.split('.').next().unwrap_or_default();
     let mut random = Random::new(&format!("{word} {}", kinds.join(" ")));
-    let (crossed, more) = match kinds.len() {
-        1 => (26, 198),
-        2 => (22, 188),
-        3 => (9, 199),
-        _ => (0, 256),
-    };
+    let crossed: usize = [0, 26, 22, 9].get(kinds.len()).copied().unwrap_or(0);
+    let edge_cases = crossed.pow(kinds.len() as u32);
     let mut found = Vec::new();
-    if crossed > 0 && !kinds.iter().any(|kind| matches!(*kind, "lane" | "nan64")) {
+    if edge_cases <= total && !kinds.iter().any(|kind| matches!(*kind, "lane" | "nan64")) {
         let lists: Vec<_> = kinds.iter().map(|kind| edges(kind)).collect();
-        for mut n in 0..usize::pow(crossed, kinds.len() as u32) {
+        for mut n in 0..edge_cases {
             let mut case = Vec::new();
             for list in &lists {
                 case.push(list[n % crossed]);
@@ -197,10 +237,13 @@ pub(crate) fn cases(body: &str, kinds: &[&str]) -> Vec<Vec<u64>> {
             found.push(case);
         }
     }
-    let mut left: usize = more;
-    while left > 0 || !found.len().is_multiple_of(32) {
+    let is_float = kinds.iter().any(|kind| float(kind.trim_end_matches("x2")).is_some());
+    let of_limits = if crossed > 0 && is_float { (total - found.len()) / 2 } else { 0 };
+    while found.len() < total - of_limits {
         found.push(kinds.iter().map(|kind| random.draw(kind)).collect());
-        left = left.saturating_sub(1);
+    }
+    while found.len() < total {
+        found.push(kinds.iter().map(|kind| random.near_limits(kind)).collect());
     }
     found
 }

@@ -3,9 +3,10 @@
 use pagewise_hal::Code;
 use pagewise_ptx::execute::{Cause, Report};
 
-/// `CUDA_ERROR_ASSERT`, `CUDA_ERROR_MISALIGNED_ADDRESS`, `CUDA_ERROR_INVALID_ADDRESS_SPACE`,
+/// `CUDA_ERROR_ASSERT`, `CUDA_ERROR_ILLEGAL_INSTRUCTION`, `CUDA_ERROR_MISALIGNED_ADDRESS`, `CUDA_ERROR_INVALID_ADDRESS_SPACE`,
 /// `CUDA_ERROR_INVALID_PC`, `CUDA_ERROR_LAUNCH_FAILED`, `CUDA_ERROR_LAUNCH_TIMEOUT`
 const ASSERT: i32 = 710;
+const ILLEGAL_INSTRUCTION: i32 = 715;
 const MISALIGNED: i32 = 716;
 const ADDRESS_SPACE: i32 = 717;
 const NO_FUNCTION: i32 = 718;
@@ -31,6 +32,7 @@ impl KernelFault {
 const fn code_of(cause: &Cause) -> i32 {
     match cause {
         Cause::Misaligned { .. } => MISALIGNED,
+        Cause::NoCluster => ILLEGAL_INSTRUCTION,
         Cause::AddressSpace => ADDRESS_SPACE,
         Cause::NoFunction => NO_FUNCTION,
         // So an H100 with driver 580 answers for ranks beyond a cluster and for blocks that have ended.
