@@ -83,21 +83,18 @@ impl Type {
     }
 
     /// Whether the type is one of bits.
-    #[must_use]
-    pub const fn is_bits(self) -> bool {
+    pub(crate) const fn is_bits(self) -> bool {
         matches!(self, Self::B8 | Self::B16 | Self::B32 | Self::B64 | Self::B128)
     }
 
     /// Whether the type is an unsigned integer.
-    #[must_use]
-    pub const fn is_unsigned(self) -> bool {
+    pub(crate) const fn is_unsigned(self) -> bool {
         matches!(self, Self::U8 | Self::U16 | Self::U32 | Self::U64 | Self::U16x2)
     }
 
     /// Whether the type is one that moves, loads, stores and choices have: of bits, an integer, or a float of 32 or
     /// 64 bits.
-    #[must_use]
-    pub const fn is_plain(self) -> bool {
+    pub(crate) const fn is_plain(self) -> bool {
         matches!(
             self,
             Self::B8

@@ -4,6 +4,7 @@ mod machine;
 
 use machine::{BASE, Flat, Journal, done, end, kernel, module, words};
 use pagewise_ptx::execute::{Cause, Config, Launch, Step};
+use pagewise_ptx::module::{Module, Target};
 
 #[test]
 fn each_thread_computes_its_own_word() {
@@ -250,6 +251,41 @@ fn print_formats_as_the_c_library() {
     assert_eq!(journal.text, "-1| 3.14|ff  |0042\n0| 3.14|ff  |0042\n");
 }
 
+/// A kernel of one thread that prints a format of at most 31 bytes with the number 7.
+fn printing(format: &str) -> String {
+    let bytes: Vec<_> = format.bytes().map(|byte| byte.to_string()).collect();
+    module(&format!(
+        ".extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);
+         .global .align 1 .b8 format[32] = {{{}, 0}};
+         .visible .entry k(.param .u64 k_out) {{
+         .local .align 8 .b8 depot[24]; .reg .b64 %sp, %f;
+         mov.u64 %sp, depot; cvta.local.u64 %sp, %sp; st.u64 [%sp], 7; st.u64 [%sp+8], 0; st.u64 [%sp+16], 0;
+         mov.u64 %f, format; cvta.global.u64 %f, %f;
+         {{ .param .b64 a; st.param.b64 [a], %f; .param .b64 b; st.param.b64 [b], %sp; .param .b32 c;
+         call.uni (c), vprintf, (a, b); }}
+         ret; }}",
+        bytes.join(", ")
+    ))
+}
+
+/// As by an H100.
+#[test]
+fn print_leaves_what_is_no_conversion_as_it_is() {
+    for (format, expected) in [
+        ("[%y] [%d]", "[%y] [7]"),
+        ("[%I] [%d]", "[%I] [7]"),
+        ("[%d] [%5.2", "[7] [%5.2"),
+        ("[%d] [%", "[7] [%"),
+        ("[%5%] [%d]", "[%] [7]"),
+        ("[%%%d%%]", "[%7%]"),
+        ("[%p] [%.2s] [%s]", "[0x7] [] [(null)]"),
+    ] {
+        let (mut memory, mut journal) = (Flat::new(1 << 20), Journal::default());
+        done(&printing(format), 1, 1, &mut memory, &mut journal);
+        assert_eq!(journal.text, expected, "{format}");
+    }
+}
+
 #[test]
 fn a_warp_that_misses_goes_on_when_its_page_is_there() {
     let text = kernel(
@@ -367,4 +403,31 @@ fn approximate_functions_are_exact_where_the_hardware_is() {
     );
     let expected: Vec<u32> = (0..32).collect();
     assert_eq!(words(&text, 1, 32, 32), expected);
+}
+
+#[test]
+fn arrays_without_a_size_are_refused_but_for_those_of_other_modules() {
+    for declaration in [".global .b32 x[];", ".const .b32 x[];", ".shared .b32 x[];"] {
+        let text = module(&format!("{declaration} .visible .entry k() {{ ret; }}"));
+        let error = Module::load(&text, &Target { compute: (9, 0) }).expect_err(declaration);
+        assert!(error.message.contains("`x` has no size"), "{error}");
+    }
+    let parameter = module(".visible .entry k(.param .b32 x[]) { ret; }");
+    let error = Module::load(&parameter, &Target { compute: (9, 0) }).expect_err("a parameter");
+    assert!(error.message.contains("`x` has no size"), "{error}");
+    for declaration in [".global .b32 x[] = {1, 2};", ".extern .shared .b32 x[];"] {
+        let text = module(&format!("{declaration} .visible .entry k() {{ ret; }}"));
+        assert!(Module::load(&text, &Target { compute: (9, 0) }).is_ok(), "{declaration}");
+    }
+}
+
+/// As `ptxas` takes them: an access without a space to a variable is one in the variable's space.
+#[test]
+fn a_generic_access_reaches_a_variable_by_its_name() {
+    let text = kernel(
+        ".shared .align 4 .b8 s[128]; .local .align 4 .b8 l[8]; .reg .b32 %a, %c;
+         st.u32 [s+4], 5; st.u32 [l+4], %t; ld.u32 %a, [s+4]; ld.u32 %c, [l+4];
+         add.u32 %a, %a, %c; st.u32 [%mine], %a;",
+    );
+    assert_eq!(words(&text, 1, 4, 4), [5, 6, 7, 8]);
 }

@@ -33,6 +33,8 @@ impl Spec {
                 b' ' => spec.space = true,
                 b'#' => spec.alternate = true,
                 b'0' => spec.zero = true,
+                // Digits are in no groups: the locale is that of C.
+                b'\'' => {}
                 _ => break,
             }
             at += 1;
@@ -80,11 +82,16 @@ impl Spec {
         }
     }
 
+    /// Whether the conversion is one. The text of others is printed as it is, and takes no argument.
+    pub(super) fn is_known(&self) -> bool {
+        b"diuxXocCpsfFeEgGaA%".contains(&self.conversion)
+    }
+
     /// The bytes of the argument.
     pub(super) fn bytes(&self) -> u8 {
         match self.conversion {
             b'd' | b'i' | b'u' | b'x' | b'X' | b'o' if !self.long => 4,
-            b'c' => 4,
+            b'c' | b'C' => 4,
             _ => 8,
         }
     }
@@ -124,18 +131,18 @@ impl Spec {
             }
             b'x' => self.unsigned(out, "", format!("{:x}", self.shortened(value))),
             b'X' => self.unsigned(out, "", format!("{:X}", self.shortened(value))),
-            b'o' => self.unsigned(
-                out,
-                if self.alternate { "0" } else { "" },
-                format!("{:o}", self.shortened(value)),
-            ),
-            b'c' => self.pad(out, &[value as u8]),
-            b'p' if value == 0 => self.pad(out, b"(nil)"),
-            b'p' => self.pad(out, format!("{value:#x}").as_bytes()),
-            b'f' | b'F' | b'e' | b'E' | b'g' | b'G' | b'a' | b'A' => {
-                self.float(out, f64::from_bits(value))
+            b'o' if self.alternate => {
+                // The first digit is a zero, and a precision may have made it one.
+                let digits = format!("0{:o}", self.shortened(value));
+                let digits = if digits == "00" { "0".to_owned() } else { digits };
+                let precision = self.precision.map(|least| least.max(1));
+                Self { precision, ..*self }.unsigned(out, "", digits)
             }
-            _ => self.pad(out, b""),
+            b'o' => self.unsigned(out, "", format!("{:o}", self.shortened(value))),
+            b'c' | b'C' => self.pad(out, &[value as u8]),
+            b'p' if value == 0 => self.pad(out, b"(nil)"),
+            b'p' => self.number(out, false, "0x", format!("{value:x}")),
+            _ => self.float(out, f64::from_bits(value)),
         }
     }
 
@@ -176,26 +183,28 @@ impl Spec {
     }
 
     fn float(&self, out: &mut Vec<u8>, value: f64) {
-        let upper = self.conversion.is_ascii_uppercase();
-        let negative = value.is_sign_negative() && !value.is_nan();
-        let precision = self.precision.unwrap_or(6);
-        let mut digits = if value.is_nan() {
-            "nan".to_owned()
-        } else if value.is_infinite() {
-            "inf".to_owned()
-        } else {
-            match self.conversion.to_ascii_lowercase() {
-                b'f' => format!("{:.precision$}", value.abs()),
-                b'e' => exponential(value.abs(), precision),
-                b'a' => hexadecimal(value.abs()),
-                _ => general(value.abs(), precision.max(1), self.alternate),
-            }
+        let (precision, magnitude) = (self.precision.unwrap_or(6), value.abs());
+        let (prefix, mut digits) = match self.conversion.to_ascii_lowercase() {
+            _ if value.is_nan() => ("", "nan".to_owned()),
+            _ if value.is_infinite() => ("", "inf".to_owned()),
+            b'f' => ("", format!("{magnitude:.precision$}")),
+            b'e' => ("", exponential(magnitude, precision)),
+            b'a' => ("0x", hexadecimal(magnitude, self.precision)),
+            _ => ("", general(magnitude, precision.max(1), self.alternate)),
         };
-        if upper {
-            digits = digits.to_uppercase();
+        if self.alternate && value.is_finite() && !digits.contains('.') {
+            let at = digits.find(['e', 'p']).unwrap_or(digits.len());
+            digits.insert(at, '.');
         }
         let plain = Self { precision: None, zero: self.zero && value.is_finite(), ..*self };
-        plain.number(out, negative, "", digits);
+        // The sign of a NaN is one, too.
+        let is_negative = value.is_sign_negative();
+        if self.conversion.is_ascii_uppercase() {
+            let (prefix, digits) = (prefix.to_uppercase(), digits.to_uppercase());
+            plain.number(out, is_negative, &prefix, digits);
+        } else {
+            plain.number(out, is_negative, prefix, digits);
+        }
     }
 }
 
@@ -233,8 +242,11 @@ fn trimmed(digits: &str, alternate: bool) -> &str {
     }
 }
 
-/// `%a`, without a precision
-fn hexadecimal(value: f64) -> String {
+/// The digits of a double in hexadecimal, behind the point.
+const HEX_DIGITS: usize = 13;
+
+/// `%a`, without the prefix: all digits, or so many behind the point, rounded to nearest, ties to even.
+fn hexadecimal(value: f64, precision: Option<usize>) -> String {
     let bits = value.to_bits();
     let (exponent, mantissa) = ((bits >> 52 & 0x7ff) as i32, bits & ((1 << 52) - 1));
     let (lead, exponent) = match (exponent, mantissa) {
@@ -242,8 +254,70 @@ fn hexadecimal(value: f64) -> String {
         (0, _) => (0, -1022),
         _ => (1, exponent - 1023),
     };
-    let digits = format!("{mantissa:013x}");
-    let digits = digits.trim_end_matches('0');
+    let count = precision.unwrap_or(HEX_DIGITS).min(HEX_DIGITS);
+    let cut = 4 * (HEX_DIGITS - count);
+    let all = lead << 52 | mantissa;
+    let (kept, rest, half) = (all >> cut, all & ((1 << cut) - 1), (1_u64 << cut) >> 1);
+    let up = rest > half || rest == half && half > 0 && kept & 1 == 1;
+    let kept = kept + u64::from(up);
+    let (lead, tail) = (kept >> (4 * count), kept & ((1 << (4 * count)) - 1));
+    let mut digits = if count > 0 { format!("{tail:0count$x}") } else { String::new() };
+    match precision {
+        Some(more) => digits.extend(std::iter::repeat_n('0', more.saturating_sub(HEX_DIGITS))),
+        None => digits.truncate(digits.trim_end_matches('0').len()),
+    }
     let point = if digits.is_empty() { "" } else { "." };
-    format!("0x{lead}{point}{digits}p{exponent:+}")
+    format!("{lead:x}{point}{digits}p{exponent:+}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(format: &str, value: u64) -> String {
+        let (spec, used) = Spec::parse(&format.as_bytes()[1..]);
+        assert_eq!(used + 1, format.len());
+        let mut out = Vec::new();
+        spec.value(&mut out, value);
+        String::from_utf8(out).expect("text")
+    }
+
+    /// The expected texts are an H100's.
+    #[test]
+    fn numbers_are_printed_as_by_an_h100() {
+        let pi = std::f64::consts::PI;
+        for (format, value, expected) in [
+            ("%012.0a", -1.5, "-0x000002p+0"),
+            ("%+-1.a", 2.5, "+0x1p+1"),
+            ("% +5.3A", pi, "+0X1.922P+1"),
+            ("%-5.10a", 1.5, "0x1.8000000000p+0"),
+            ("%5.10a", 1e-320, "0x0.0000000000p-1022"),
+            ("% #a", 0.0, " 0x0.p+0"),
+            ("%#.0e", 99999.95, "1.e+05"),
+            ("%#+5.g", 2.5, "  +2."),
+            ("% #12G", 123456.0, "     123456."),
+            ("%#.F", 0.5, "0."),
+            ("%+12g", f64::from_bits(0xfff8 << 48), "        -nan"),
+            ("% 020.0a", 0.5, " 0x00000000000001p-1"),
+        ] {
+            assert_eq!(printed(format, value.to_bits()), expected, "{format}");
+        }
+        for (format, value, expected) in [
+            ("%+12p", 0x1234_abcd, " +0x1234abcd"),
+            ("%08p", 1, "0x000001"),
+            ("%.20p", 3, "0x00000000000000000003"),
+            ("%+p", 0, "(nil)"),
+            ("%#o", 0, "0"),
+            ("%'d", 1_234_567, "1234567"),
+        ] {
+            assert_eq!(printed(format, value), expected, "{format}");
+        }
+    }
+
+    #[test]
+    fn octal_numbers_of_another_form_begin_with_one_zero() {
+        assert_eq!(printed("%#.0o", 0), "0");
+        assert_eq!(printed("%#.4o", 8), "0010");
+        assert_eq!(printed("%#o", 8), "010");
+    }
 }

@@ -62,8 +62,13 @@ impl Lane<'_, '_, '_> {
                 continue;
             }
             let (mut spec, used) = Spec::parse(&format[next + 1..]);
-            next += 1 + used;
-            if spec.conversion == b'%' || spec.conversion == 0 {
+            let directive = &format[next..next + 1 + used];
+            next += directive.len();
+            if !spec.is_known() {
+                out.extend_from_slice(directive);
+                continue;
+            }
+            if spec.conversion == b'%' {
                 out.push(b'%');
                 continue;
             }
@@ -78,7 +83,13 @@ impl Lane<'_, '_, '_> {
             let value = self.argument(&mut at, bytes)?;
             count += 1;
             if spec.conversion == b's' {
-                let text = if value == 0 { b"(null)".to_vec() } else { self.text(value)? };
+                const NULL: &[u8] = b"(null)";
+                let text = match value {
+                    // Nothing, if not all of it has room.
+                    0 if spec.precision.is_some_and(|most| most < NULL.len()) => Vec::new(),
+                    0 => NULL.to_vec(),
+                    _ => self.text(value)?,
+                };
                 let length = spec.precision.map_or(text.len(), |most| most.min(text.len()));
                 spec.pad(&mut out, &text[..length]);
             } else {

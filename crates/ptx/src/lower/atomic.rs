@@ -9,6 +9,19 @@ use crate::code::{Atomic, Code, File, Modify, Operand as Value, Place, Slot};
 use crate::syntax::tree::Operand;
 use crate::types::Type;
 
+const OPERATIONS: &[(&str, Modify)] = &[
+    ("add", Modify::Add),
+    ("and", Modify::And),
+    ("or", Modify::Or),
+    ("xor", Modify::Xor),
+    ("exch", Modify::Exchange),
+    ("cas", Modify::CompareAndSwap),
+    ("inc", Modify::Increment),
+    ("dec", Modify::Decrement),
+    ("min", Modify::Min),
+    ("max", Modify::Max),
+];
+
 /// The instruction, but for its operands.
 #[derive(Clone, Copy)]
 struct Form {
@@ -39,22 +52,11 @@ impl<'t> Builder<'_, 't> {
             return Err("constant memory is not to write".to_owned());
         }
         let named = m.choose(PLACES);
-        let modify = m.must(&[
-            ("add", Modify::Add),
-            ("and", Modify::And),
-            ("or", Modify::Or),
-            ("xor", Modify::Xor),
-            ("exch", Modify::Exchange),
-            ("cas", Modify::CompareAndSwap),
-            ("inc", Modify::Increment),
-            ("dec", Modify::Decrement),
-            ("min", Modify::Min),
-            ("max", Modify::Max),
-        ])?;
+        let modify = m.must(OPERATIONS)?;
         let keeps = m.take("noftz");
         let kind = m.kind()?;
         if keeps != is_half(kind) {
-            return Err("`.noftz` is of halves, and these have it".to_owned());
+            return Err("atomics of halves need `.noftz`, and others have none".to_owned());
         }
         if !result && matches!(modify, Modify::Exchange | Modify::CompareAndSwap) {
             return Err("`red` has no such operation".to_owned());

@@ -70,10 +70,13 @@ impl<'t> Builder<'_, 't> {
     fn comparison(kind: Type, comparison: Comparison, ftz: bool) -> Result<Pure, Refusal> {
         let is_equality = matches!(comparison, Comparison::Equal | Comparison::NotEqual);
         if matches!(kind, Type::B16 | Type::B32 | Type::B64) && !is_equality {
-            return Err("bits have no order: they compare by `.eq` and `.ne`".to_owned());
+            return Err(
+                "bits have no order: compare them by `.eq` or `.ne`, or as `.u32` and its kin"
+                    .to_owned(),
+            );
         }
         if ftz && !matches!(kind, Type::F32 | Type::F16) {
-            return Err("`.ftz` is of .f32 and .f16 here".to_owned());
+            return Err("`.ftz` is for .f32 and .f16: leave it out".to_owned());
         }
         let kind = match kind {
             Type::B16 => Type::U16,
@@ -152,7 +155,10 @@ impl<'t> Builder<'_, 't> {
         let comparison = m.must(COMPARISONS)?;
         let join = m.choose(&[("and", Logic::And), ("or", Logic::Or), ("xor", Logic::Xor)]);
         if is_of_unsigned && !matches!(last, "u16" | "u32" | "u64") {
-            return Err("`.lo`, `.ls`, `.hi` and `.hs` compare unsigned integers".to_owned());
+            return Err(
+                "`.lo`, `.ls`, `.hi` and `.hs` compare unsigned integers: use `.lt` and its kin"
+                    .to_owned(),
+            );
         }
         Ok((comparison, join, m.take("ftz")))
     }

@@ -59,17 +59,20 @@ impl Form {
             (true, true) => (narrows(from, to), false),
         };
         if wants != (rounding.is_some(), integral.is_some()) {
-            let names = match wants {
-                (true, _) => "`.rn`, `.rz`, `.rm` or `.rp`",
-                (_, true) => "`.rni`, `.rzi`, `.rmi` or `.rpi`",
-                _ => "no rounding",
+            let how = match wants {
+                (true, _) => "needs `.rn`, `.rz`, `.rm` or `.rp`, and no other rounding",
+                (_, true) => "needs `.rni`, `.rzi`, `.rmi` or `.rpi`, and no other rounding",
+                _ => "rounds nothing: leave the rounding out",
             };
-            return Err(format!("a conversion from {from:?} to {to:?} has {names}"));
+            return Err(format!("a conversion from {from:?} to {to:?} {how}"));
         }
         let is_away = rounding == Some(Rounding::NearestAway);
         let is_near = matches!(rounding, Some(Rounding::Nearest | Rounding::Zero));
         if to == Type::Tf32 && !(is_away || is_near) || is_away && to != Type::Tf32 {
-            return Err("this conversion has another rounding".to_owned());
+            return Err(
+                "a conversion to .tf32 needs `.rna`, `.rn` or `.rz`, and others have no `.rna`"
+                    .to_owned(),
+            );
         }
         Ok(())
     }
@@ -91,8 +94,11 @@ impl Form {
             _ => from.bytes() <= to.bytes(),
         };
         let is_vain = is_integer(from) && is_integer(to) && holds_all;
-        if sat && (is_vain || is_brain(from) || is_brain(to) || to == Type::Tf32) {
-            return Err("`.sat` is not supported here".to_owned());
+        if sat && is_vain {
+            return Err(format!("{to:?} holds all values of {from:?}: leave `.sat` out"));
+        }
+        if sat && (is_brain(from) || is_brain(to) || to == Type::Tf32) {
+            return Err("conversions of .bf16 and .tf32 have no `.sat`: leave it out".to_owned());
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ impl<'t> Builder<'_, 't> {
     pub(super) fn fence(&mut self, name: &str, m: &mut Modifiers<'t>) -> Result<(), Refusal> {
         let needs = |found: Option<&str>, what: &str| match found {
             Some(_) => Ok(()),
-            None => Err(format!("`{name}` has {what}")),
+            None => Err(format!("`{name}` needs {what}: add it")),
         };
         match name {
             "membar" | "fence" if m.take("proxy") => Self::proxy(m)?,

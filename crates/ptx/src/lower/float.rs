@@ -82,9 +82,11 @@ pub(super) use flags;
 fn needs_rounding(name: &str, written: Option<Rounding>) -> Result<(), Refusal> {
     match (name, written) {
         ("fma" | "mad" | "div" | "rcp" | "sqrt", None) => {
-            Err(format!("`{name}` has a rounding, such as `.rn`"))
+            Err(format!("`{name}` needs a rounding: add `.rn`, for one"))
         }
-        ("min" | "max" | "abs" | "neg", Some(_)) => Err(format!("`{name}` has no rounding")),
+        ("min" | "max" | "abs" | "neg", Some(_)) => {
+            Err(format!("`{name}` rounds nothing: leave the rounding out"))
+        }
         _ => Ok(()),
     }
 }

@@ -72,7 +72,7 @@ impl<'t> Builder<'_, 't> {
         }
         let rounds = matches!(name, "add" | "sub" | "mul" | "fma");
         if !(rounds && m.take("rn")) && name == "fma" {
-            return Err("`fma` has a rounding: `.rn`".to_owned());
+            return Err("`fma` needs a rounding: add `.rn`".to_owned());
         }
         let is_brain = matches!(kind, Type::Bf16 | Type::Bf16x2);
         let sat = rounds && !is_brain && m.take("sat");

@@ -44,9 +44,10 @@ fn refuse_newer(m: &mut Modifiers<'_>) -> Result<(), Refusal> {
 /// Refuses an order for memory that no other thread has.
 fn refuse_order(place: Place, ordered: bool) -> Result<(), Refusal> {
     match (place, ordered) {
-        (Place::Local | Place::Frame | Place::Parameter, true) => {
-            Err("accesses to memory of one thread have no order and are not volatile".to_owned())
-        }
+        (Place::Local | Place::Frame | Place::Parameter, true) => Err(
+            "only accesses to global and shared memory have an order or are volatile: leave it out"
+                .to_owned(),
+        ),
         _ => Ok(()),
     }
 }
@@ -63,7 +64,8 @@ impl<'t> Builder<'_, 't> {
             (Some(named), Some(implied)) if named == implied => Ok(named),
             // A variable is the block's own.
             (Some(Place::Cluster), Some(Place::Shared)) => Ok(Place::Shared),
-            (None, Some(place @ Place::Global)) => Ok(place),
+            // Without a space the access is generic, and the variable's address is in its space.
+            (None, Some(place @ (Place::Global | Place::Shared | Place::Frame))) => Ok(place),
             (None, Some(_)) => {
                 Err("the access names no space, and its variable is in one: add it".to_owned())
             }
@@ -87,13 +89,13 @@ impl<'t> Builder<'_, 't> {
     fn load_order(m: &mut Modifiers<'t>) -> Result<bool, Refusal> {
         let is_constant = m.take("nc");
         if is_constant && !m.has("global") {
-            return Err("`.nc` is of `.global`".to_owned());
+            return Err("`.nc` needs `.global`: add it".to_owned());
         }
         let caches: &[&str] =
             if is_constant { &["ca", "cg", "cs"] } else { &["ca", "cg", "cs", "lu", "cv"] };
         let shared = Ordered::of_access(m, ("acquire", caches))?;
         match is_constant && shared {
-            true => Err("`.nc` is of loads without an order".to_owned()),
+            true => Err("`.nc` is for loads without an order: leave one of them out".to_owned()),
             false => Ok(shared),
         }
     }

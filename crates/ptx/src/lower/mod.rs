@@ -296,6 +296,9 @@ fn kernel_parameters<'t>(
 ) -> Result<Vec<Parameter>, String> {
     let (mut at, mut params) = (0, Vec::new());
     for variable in &function.signature.params {
+        if variable.sizes.contains(&None) {
+            return Err(format!("the parameter `{}` has no size: give it one", variable.name));
+        }
         let (offset, bytes) = Builder::signature_offset(&mut at, variable)?;
         let align = symbols::extent(variable).map_err(|error| error.message)?.1 as u32;
         params.push(Parameter { offset, bytes, align });

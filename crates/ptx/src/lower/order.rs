@@ -22,9 +22,9 @@ impl<'t> Ordered<'t> {
     ) -> Result<Self, Refusal> {
         let ordered = Self { order: m.take_one(orders), scope: m.take_one(scopes) };
         match (ordered.order, ordered.scope) {
-            (Some(order), None) => Err(format!("`.{order}` has a scope, such as `.gpu`")),
+            (Some(order), None) => Err(format!("`.{order}` needs a scope: add `.gpu`, for one")),
             (None, Some(scope)) => {
-                Err(format!("the scope `.{scope}` has an order, such as `.relaxed`"))
+                Err(format!("`.{scope}` needs an order: add `.relaxed`, for one"))
             }
             _ => Ok(ordered),
         }
@@ -48,15 +48,18 @@ impl<'t> Ordered<'t> {
         let cache = m.take_one(caches);
         let is_ordered = ordered.order.is_some();
         if is_mmio && (ordered.order, ordered.scope) != (Some("relaxed"), Some("sys")) {
-            return Err("`.mmio` comes with `.relaxed.sys`".to_owned());
+            return Err("`.mmio` needs `.relaxed.sys`: add it".to_owned());
         }
         if u8::from(is_volatile) + u8::from(is_weak) + u8::from(is_ordered) > 1 {
-            return Err("an access has one order, or is `.volatile`, or `.weak`".to_owned());
+            return Err(
+                "an access has an order, or is `.volatile`, or `.weak`: leave the others out"
+                    .to_owned(),
+            );
         }
         if let Some(cache) = cache
             && (is_volatile || is_ordered)
         {
-            return Err(format!("`.{cache}` is of accesses without an order"));
+            return Err(format!("`.{cache}` is for accesses without an order: leave it out"));
         }
         Ok(is_volatile || is_ordered)
     }

@@ -92,6 +92,12 @@ impl<'t> Symbols<'t> {
         variable: &'t tree::Variable<'t>,
         named: bool,
     ) -> Result<Symbol, LoadError> {
+        let has_no_size = variable.sizes.contains(&None) && variable.initial.is_none();
+        if has_no_size && variable.linking != Linking::Extern {
+            let name = variable.name;
+            let why = format!("the array `{name}` has no size: give it one, or add `.extern`");
+            return Err(variable.place.error(why));
+        }
         let (bytes, align) = extent(variable)?;
         let space = match variable.space {
             tree::Space::Shared => None,

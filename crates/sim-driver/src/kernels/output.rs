@@ -44,15 +44,38 @@ impl Output {
         }
         unsafe extern "C" {
             fn printf(format: *const std::ffi::c_char, ...) -> c_int;
+            fn putchar(character: c_int) -> c_int;
         }
-        for part in text.chunks(PART) {
+        for part in parts(&text) {
             let bytes = c_int::try_from(part.len()).unwrap_or(c_int::MAX);
-            // SAFETY: the format takes a length and as many bytes, which `part` has. A NUL among
-            // them ends the part.
+            // SAFETY: the format takes a length and as many bytes, which `part` has.
             unsafe { printf(c"%.*s".as_ptr(), bytes, part.as_ptr()) };
+            if part.ends_with(&[0]) {
+                // SAFETY: it takes any character.
+                unsafe { putchar(0) };
+            }
         }
     }
 }
 
+/// The parts of a text that are written at a time. `%s` ends at a NUL, so each is the last byte of its part.
+fn parts(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split_inclusive(|byte| *byte == 0).flat_map(|line| line.chunks(PART))
+}
+
 /// Bytes that are written at a time.
 const PART: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_whole_and_each_nul_ends_a_part() {
+        let parts_of = |text: &'static [u8]| parts(text).collect::<Vec<_>>();
+        assert_eq!(parts_of(b"[\0][A]\n"), [&b"[\0"[..], b"][A]\n"]);
+        assert_eq!(parts_of(b"\0\0end"), [&b"\0"[..], b"\0", b"end"]);
+        let long = vec![b'x'; PART + 5];
+        assert_eq!(parts(&long).map(<[u8]>::len).collect::<Vec<_>>(), [PART, 5]);
+    }
+}
