@@ -31,7 +31,9 @@ pub(super) enum Local<'t> {
     Register(Register),
     /// The elements of a vector register.
     Vector(Vec<Register>),
-    /// A variable of local memory or of a call's parameters: its offset in the frame and its size.
+    /// A variable of local memory: its offset in the frame.
+    Own(u32),
+    /// A variable of a call's parameters: its offset in the frame and its size.
     Frame(u32, u32),
     /// A parameter of the kernel: its offset.
     Parameter(u32),
@@ -186,7 +188,11 @@ impl<'m, 't> Builder<'m, 't> {
             Space::Local | Space::Parameter => {
                 let (bytes, align) = extent(variable)?;
                 let offset = self.room(bytes, align).map_err(|why| variable.place.error(why))?;
-                self.define(variable.name, Local::Frame(offset, bytes as u32));
+                let local = match variable.space {
+                    Space::Local => Local::Own(offset),
+                    _ => Local::Frame(offset, bytes as u32),
+                };
+                self.define(variable.name, local);
                 Ok(())
             }
             Space::Shared | Space::Global | Space::Constant => {

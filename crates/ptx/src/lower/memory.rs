@@ -65,7 +65,7 @@ impl<'t> Builder<'_, 't> {
             // A variable is the block's own.
             (Some(Place::Cluster), Some(Place::Shared)) => Ok(Place::Shared),
             // Without a space the access is generic, and the variable's address is in its space.
-            (None, Some(place @ (Place::Global | Place::Shared | Place::Frame))) => Ok(place),
+            (None, Some(place)) if address.is_own => Ok(place),
             (None, Some(_)) => {
                 Err("the access names no space, and its variable is in one: add it".to_owned())
             }

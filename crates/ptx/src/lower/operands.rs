@@ -17,6 +17,8 @@ pub(super) struct Address {
     pub(super) offset: u64,
     /// The space that the name itself implies.
     pub(super) implied: Option<Place>,
+    /// Whether a variable is named that is no parameter.
+    pub(super) is_own: bool,
 }
 
 /// The width of a type's registers in bits.
@@ -152,7 +154,7 @@ impl<'t> Builder<'_, 't> {
                 let constant = self.symbol_constant(symbol, offset);
                 Ok(self.constant(constant, wide))
             }
-            Some(Local::Frame(at, _)) => {
+            Some(Local::Own(at) | Local::Frame(at, _)) => {
                 let file = if wide { File::Double } else { File::Word };
                 let slot = self.temporary(file);
                 let at = u64::from(at).wrapping_add(offset.cast_unsigned());
@@ -263,7 +265,7 @@ impl<'t> Builder<'_, 't> {
         let number = offset.cast_unsigned();
         let Some(name) = base else {
             let base = self.number(number, true);
-            return Ok(Address { base, wide: true, offset: 0, implied: None });
+            return Ok(Address { base, wide: true, offset: 0, implied: None, is_own: false });
         };
         if let Some(register) = self.any_register(&Operand::Name(name))? {
             let wide = match register.bits {
@@ -273,25 +275,38 @@ impl<'t> Builder<'_, 't> {
                     return Err(format!("an address has 32 or 64 bits, and `{name}` has {bits}"));
                 }
             };
-            return Ok(Address { base: register.slot, wide, offset: number, implied: None });
+            return Ok(Address {
+                base: register.slot,
+                wide,
+                offset: number,
+                implied: None,
+                is_own: false,
+            });
         }
         match self.find(name) {
-            Some(Local::Frame(at, _)) => {
+            Some(local @ (Local::Own(at) | Local::Frame(at, _))) => {
                 let base = self.number(0, true);
                 let offset = u64::from(at).wrapping_add(number);
-                Ok(Address { base, wide: true, offset, implied: Some(Place::Frame) })
+                let is_own = matches!(local, Local::Own(_));
+                Ok(Address { base, wide: true, offset, implied: Some(Place::Frame), is_own })
             }
             Some(Local::Parameter(at)) => {
                 let base = self.number(0, true);
                 let offset = u64::from(at).wrapping_add(number);
-                Ok(Address { base, wide: true, offset, implied: Some(Place::Parameter) })
+                Ok(Address {
+                    base,
+                    wide: true,
+                    offset,
+                    implied: Some(Place::Parameter),
+                    is_own: false,
+                })
             }
             Some(Local::Symbol(symbol)) => {
                 let constant = self.symbol_constant(symbol, 0);
                 let place =
                     if matches!(symbol, Symbol::Shared(_)) { Place::Shared } else { Place::Global };
                 let base = self.constant(constant, true);
-                Ok(Address { base, wide: true, offset: number, implied: Some(place) })
+                Ok(Address { base, wide: true, offset: number, implied: Some(place), is_own: true })
             }
             _ => Err(format!("`{name}` is not declared")),
         }

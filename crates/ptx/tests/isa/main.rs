@@ -161,7 +161,7 @@ fn table() -> String {
          the forms. It follows the manual of PTX 9.0 and is not all of it: combinations of cache hints, \
          of shapes and of state spaces are there by example.\n\n\
          - executed: a module with the form loads, and its kernels run it.\n\
-         - recorded: the results of an H100 or H200 (one chip) are in `data`, and are equal in every bit \
+         - recorded: an H200's results of the form are in `data`, and are equal in every bit \
          (`tests/conformance`).\n\
          - in kernels: a kernel of `tests/corpus` has it, and its outputs are an H200's.\n\
          - refused: the module is refused with the line and this reason.\n\n\
