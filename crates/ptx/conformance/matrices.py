@@ -1,6 +1,6 @@
 """The instruction forms of matrices."""
 
-from form import form, moving
+from form import each, form, moving
 
 
 def products():
@@ -31,22 +31,21 @@ def products():
     add("m16n8k4", "f64.f64.f64.f64", 2, 1, 4, 4, "near64", "near64", "b64")
     add("m16n8k8", "f64.f64.f64.f64", 4, 2, 4, 4, "near64", "near64", "b64")
     add("m16n8k16", "f64.f64.f64.f64", 8, 4, 4, 4, "near64", "near64", "b64")
-    for a in ("s8", "u8"):
-        for b in ("s8", "u8"):
+
+    def small(types, shapes):
+        """Products of integers: of one, two and four registers of the first factor."""
+        for shape, counts in zip(shapes, ((1, 1, 2, 2), (2, 1, 4, 4), (4, 2, 4, 4))):
+            add(shape, types, *counts, "b32", "b32", "b32")
+
+    for pattern, shapes in (
+        ("{s8|u8}.{s8|u8}.s32", ("m8n8k16", "m16n8k16", "m16n8k32")),
+        ("{s4|u4}.{s4|u4}.s32", ("m8n8k32", "m16n8k32", "m16n8k64")),
+    ):
+        for factors in each(pattern):
             for sat in ("", "satfinite."):
-                add("m8n8k16", f"{sat}s32.{a}.{b}.s32", 1, 1, 2, 2, "b32", "b32", "b32")
-                add("m16n8k16", f"{sat}s32.{a}.{b}.s32", 2, 1, 4, 4, "b32", "b32", "b32")
-                add("m16n8k32", f"{sat}s32.{a}.{b}.s32", 4, 2, 4, 4, "b32", "b32", "b32")
-    for a in ("s4", "u4"):
-        for b in ("s4", "u4"):
-            for sat in ("", "satfinite."):
-                add("m8n8k32", f"{sat}s32.{a}.{b}.s32", 1, 1, 2, 2, "b32", "b32", "b32")
-                add("m16n8k32", f"{sat}s32.{a}.{b}.s32", 2, 1, 4, 4, "b32", "b32", "b32")
-                add("m16n8k64", f"{sat}s32.{a}.{b}.s32", 4, 2, 4, 4, "b32", "b32", "b32")
+                small(f"{sat}s32.{factors}", shapes)
     for how in ("and", "xor"):
-        add("m8n8k128", f"s32.b1.b1.s32.{how}.popc", 1, 1, 2, 2, "b32", "b32", "b32")
-        add("m16n8k128", f"s32.b1.b1.s32.{how}.popc", 2, 1, 4, 4, "b32", "b32", "b32")
-        add("m16n8k256", f"s32.b1.b1.s32.{how}.popc", 4, 2, 4, 4, "b32", "b32", "b32")
+        small(f"s32.b1.b1.s32.{how}.popc", ("m8n8k128", "m16n8k128", "m16n8k256"))
     # Fragments of wmma have no known places: all elements of a matrix have one value, of the first lane.
     for types, d, c in (("f32.f16", 8, 4), ("f16.f32", 4, 8)):
         # The operands have registers beside the results', which the kernel has no more use for: with
@@ -60,10 +59,10 @@ def products():
         body += f" wmma.mma.sync.aligned.row.col.m16n16k16.{types} {{{outs}}}, {{{parts[0]}}}, {{{parts[1]}}}, {{{parts[2]}}};"
         form(body, "near16 near16 " + ("near16" if c == 4 else "near32"), " ".join(["b32"] * d))
 
-# Of the types of factors: the bits of an element, the registers of a fragment of 256 elements, and
+# Of the types of factors: the bits of an element, the registers of a fragment of their square shape, and
 # operands of 32 or 64 bits that fill them.
 FACTORS = {"f16": (16, 8, "near16"), "bf16": (16, 4, "nearb16"), "s8": (8, 2, "b32"), "u8": (8, 2, "b32"), "tf32": (32, 4, "near32"), "f64": (64, 1, "near64"), "s4": (4, 1, "b32"), "u4": (4, 1, "b32"), "b1": (1, 1, "b32")}
-# Of the types of sums: bits, registers of a fragment of 256 elements, operands.
+# Of the types of sums: bits, registers of a fragment of 256 elements (one of 64 has two), operands.
 SUMS = {"f32": (32, 8, "near32"), "f16": (16, 4, "near16"), "s32": (32, 8, "b32"), "f64": (64, 8, "near64")}
 
 
@@ -74,11 +73,10 @@ def names(letter, count):
 def whole(shape, factor, c, d, a_layout, b_layout, c_layout, space, mma):
     """A product of matrices that lie in memory, as its fragments have no known places in registers.
 
-    The 64 lanes' bytes of the operands fill each matrix again and again.
+    The bytes of the operands, lane after lane, fill each matrix again and again.
     """
     m, n, k = (int(size) for size in shape[1:].replace("n", " ").replace("k", " ").split())
     bits, registers, kind = FACTORS[factor]
-    registers *= 1 if factor in ("f64", "s4", "u4", "b1") else 1
     a_registers, b_registers = {"m32n8k16": (2 * registers, registers // 2), "m8n32k16": (registers // 2, 2 * registers)}.get(shape, (registers, registers))
     if factor == "f16":
         a_registers = b_registers = 8
@@ -88,7 +86,7 @@ def whole(shape, factor, c, d, a_layout, b_layout, c_layout, space, mma):
         c_registers = d_registers = 2
     b = "b64" if kind == "near64" else "b32"
     cb, db = ("b64" if t == "f64" else "b32" for t in (c, d))
-    size, step = (8, 256) if b == "b64" else (4, 128)
+    size = 8 if b == "b64" else 4
     fill = lambda name, value, bytes_all, each_size: "".join(f"st.shared.b{each_size * 8} [at{name}+{at}], {value}; " for at in range(0, max(bytes_all, 32 * each_size), 32 * each_size))
     shared = {"A": m * k * bits // 8, "B": k * n * bits // 8, "C": m * n * c_bits // 8, "D": m * n * d_bits // 8}
     body = "{ "

@@ -169,14 +169,11 @@ def barriers():
 
 
 def mbarriers():
-    """The first lane makes a barrier of 8 bytes, which is its own, or all lanes meet at the first one's."""
+    """Each lane makes a barrier of 8 bytes, which is its own."""
     own = "{ .reg .b64 state; .reg .b32 left; "
-    for space in ("", ".shared"):
-        begin = f"{own}mbarrier.init{space}.b64 [{{at}}], 3; "
-        at = "sa" if space else "ga"
-        if not space:
-            begin = "{ .reg .b64 state, ga; .reg .b32 left; cvt.u64.u32 ga, sa; cvta.shared.u64 ga, ga; mbarrier.init.b64 [{at}], 3; "
-        begin = begin.replace("{at}", at)
+    wide = "{ .reg .b64 state, ga; .reg .b32 left; cvt.u64.u32 ga, sa; cvta.shared.u64 ga, ga; "
+    for space, at, declared in (("", "ga", wide), (".shared", "sa", own)):
+        begin = f"{declared}mbarrier.init{space}.b64 [{at}], 3; "
         for drop in ("arrive", "arrive_drop"):
             ask = f"mbarrier.pending_count.b64 d0, state; mbarrier.test_wait{space}.b64 p, [{at}], state; selp.u32 d1, 1, 0, p; "
             again = f"mbarrier.{drop}{space}.b64 state, [{at}], 2; mbarrier.try_wait.parity{space}.b64 q, [{at}], 0; selp.u32 d2, 1, 0, q; mbarrier.inval{space}.b64 [{at}]; }}"

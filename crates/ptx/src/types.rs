@@ -87,6 +87,16 @@ impl Type {
         matches!(self, Self::B8 | Self::B16 | Self::B32 | Self::B64 | Self::B128)
     }
 
+    /// Whether the type is a float of 16 bits.
+    pub(crate) const fn is_half(self) -> bool {
+        matches!(self, Self::F16 | Self::Bf16)
+    }
+
+    /// Whether the type is a float of 16 bits, or two of them.
+    pub(crate) const fn has_halves(self) -> bool {
+        self.is_half() || matches!(self, Self::F16x2 | Self::Bf16x2)
+    }
+
     /// Whether the type is an unsigned integer.
     pub(crate) const fn is_unsigned(self) -> bool {
         matches!(self, Self::U8 | Self::U16 | Self::U32 | Self::U64 | Self::U16x2)

@@ -122,7 +122,7 @@ impl Engine<'_> {
         mask: u32,
     ) -> Result<(), Blocked> {
         if bulk.signals && bulk.from == Place::Shared {
-            self.in_cluster(mask)?;
+            self.needs_clusters(mask)?;
         }
         let registers = lanes(self.program, warp, &fragment.frame, mask);
         let (to, from) = (*registers.double(op.s[0]), *registers.double(op.s[1]));

@@ -199,12 +199,12 @@ impl Spec {
         let plain = Self { precision: None, zero: self.zero && value.is_finite(), ..*self };
         // The sign of a NaN is one, too.
         let is_negative = value.is_sign_negative();
+        let mut prefix = prefix.to_owned();
         if self.conversion.is_ascii_uppercase() {
-            let (prefix, digits) = (prefix.to_uppercase(), digits.to_uppercase());
-            plain.number(out, is_negative, &prefix, digits);
-        } else {
-            plain.number(out, is_negative, prefix, digits);
+            prefix.make_ascii_uppercase();
+            digits.make_ascii_uppercase();
         }
+        plain.number(out, is_negative, &prefix, digits);
     }
 }
 

@@ -21,7 +21,7 @@ impl Engine<'_> {
         mask: u32,
     ) -> Result<(), Blocked> {
         if what == Mbarrier::CompleteByAccess {
-            self.in_cluster(mask)?;
+            self.needs_clusters(mask)?;
         }
         let registers = lanes(self.program, warp, &fragment.frame, mask);
         if what == Mbarrier::Pending {
@@ -62,7 +62,7 @@ impl Engine<'_> {
     }
 
     /// Only launches with clusters have accesses to shared memory that tell an mbarrier.
-    pub(super) fn in_cluster(&self, mask: u32) -> Result<(), Blocked> {
+    pub(super) fn needs_clusters(&self, mask: u32) -> Result<(), Blocked> {
         match self.rules.shape.has_clusters {
             true => Ok(()),
             false => Err(Blocked::trap(first(mask), None, Cause::NoCluster)),

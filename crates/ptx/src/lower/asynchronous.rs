@@ -142,7 +142,7 @@ impl<'t> Builder<'_, 't> {
         let modify = m.must(REDUCTIONS)?;
         let keeps = m.take("noftz");
         let kind = m.kind()?;
-        let is_half_sum = modify == Modify::Add && matches!(kind, Type::F16 | Type::Bf16);
+        let is_half_sum = modify == Modify::Add && kind.is_half();
         if keeps != is_half_sum {
             return Err("`.noftz` is of sums of halves, and these have it".to_owned());
         }
@@ -156,9 +156,6 @@ impl<'t> Builder<'_, 't> {
         m: &mut Modifiers<'t>,
         o: &[Operand<'t>],
     ) -> Result<(), Refusal> {
-        if m.has("const") {
-            return Err("constant memory is in no bulk copy".to_owned());
-        }
         let (to, from) = (m.must(PLACES)?, m.must(PLACES)?);
         let signals = m.must(&[(BYTES, true), ("bulk_group", false)])?;
         m.hints();

@@ -48,14 +48,11 @@ impl<'t> Builder<'_, 't> {
         };
         Ordered::of_atomic(m, orders);
         m.hints();
-        if m.has("const") {
-            return Err("constant memory is not to write".to_owned());
-        }
         let named = m.choose(PLACES);
         let modify = m.must(OPERATIONS)?;
         let keeps = m.take("noftz");
         let kind = m.kind()?;
-        if keeps != is_half(kind) {
+        if keeps != kind.has_halves() {
             return Err("atomics of halves need `.noftz`, and others have none".to_owned());
         }
         if !result && matches!(modify, Modify::Exchange | Modify::CompareAndSwap) {
@@ -81,7 +78,7 @@ impl<'t> Builder<'_, 't> {
         if let Some(count) = count {
             return self.atomic_vector(form, count, to, (&address, &rest[1]));
         }
-        if modify != Modify::Add && is_half(kind) {
+        if modify != Modify::Add && kind.has_halves() {
             return Err(
                 "`.min` and `.max` of halves are of vectors: `.v2`, `.v4`, `.v8`".to_owned()
             );
@@ -160,10 +157,6 @@ impl<'t> Builder<'_, 't> {
         }
         Ok(())
     }
-}
-
-fn is_half(kind: Type) -> bool {
-    matches!(kind, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2)
 }
 
 /// The operand of an atomic, if PTX has it.

@@ -49,10 +49,6 @@ macro_rules! by_comparison {
     };
 }
 
-fn is_float_of_16(kind: Type) -> bool {
-    matches!(kind, Type::F16 | Type::Bf16)
-}
-
 /// The form of a comparison.
 fn form(kind: Type, comparison: Comparison, ftz: bool) -> Option<Form> {
     let compared = match kind {
@@ -298,7 +294,7 @@ impl<'t> Builder<'_, 't> {
             return self.set_two_values(comparison, join, ftz, (to, kind), o);
         }
         let is_known = match kind {
-            Type::F16 | Type::Bf16 => to != Type::F32 && (to == kind || !is_float_of_16(to)),
+            Type::F16 | Type::Bf16 => to != Type::F32 && (to == kind || !to.is_half()),
             _ => matches!(to, Type::U32 | Type::S32 | Type::F32),
         };
         if !is_known {

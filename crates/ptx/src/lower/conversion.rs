@@ -53,7 +53,7 @@ impl Form {
             (true, false) => (false, true),
             (true, true) if from == to => (false, integral.is_some()),
             // Each has numbers that the other lacks; beyond that, hardware takes what rounds nothing.
-            (true, true) if is_half(from) && is_half(to) || is_brain(from) => {
+            (true, true) if from.is_half() && to.is_half() || is_brain(from) => {
                 (rounding.is_some(), false)
             }
             (true, true) => (narrows(from, to), false),
@@ -115,10 +115,6 @@ fn is_float(kind: Type) -> bool {
 
 fn is_brain(kind: Type) -> bool {
     kind == Type::Bf16
-}
-
-fn is_half(kind: Type) -> bool {
-    matches!(kind, Type::F16 | Type::Bf16)
 }
 
 /// Whether a float loses bits in another type.

@@ -180,63 +180,26 @@ impl<'t> Builder<'_, 't> {
         m: &mut Modifiers<'t>,
         o: &[Operand<'t>],
     ) -> Result<(), Refusal> {
-        m.must(&[("sat", ())])?;
-        if let Some((bits, signed)) = m.choose(&[
+        m.must_one(&["sat"])?;
+        let (bits, signed) = m.must(&[
+            ("u16", (16, false)),
+            ("s16", (16, true)),
+            ("u8", (8, false)),
+            ("s8", (8, true)),
             ("u4", (4, false)),
             ("s4", (4, true)),
             ("u2", (2, false)),
             ("s2", (2, true)),
-        ]) {
-            return self.convert_packed_bits(m, o, bits, signed);
+        ])?;
+        m.must_one(&["s32"])?;
+        let imm = bits << 1 | u64::from(signed);
+        if bits == 16 {
+            let run = slow_bin!(i32, i32 => u32, |op, a, b| packed(op.imm, [a, b], 0));
+            return self.plain(run, Type::B32, &[Type::S32; 2], o, imm);
         }
-        let (to, from) = (m.kind()?, m.kind()?);
-        if from != Type::S32 {
-            return Err("cvt.pack converts from .s32".to_owned());
-        }
-        let run = match to {
-            Type::U16 => {
-                slow_bin!(i32, i32 => u32, |_op, a, b| pair(a.clamp(0, 0xffff), b.clamp(0, 0xffff)))
-            }
-            Type::S16 => {
-                slow_bin!(i32, i32 => u32, |_op, a, b| pair(a.clamp(-0x8000, 0x7fff), b.clamp(-0x8000, 0x7fff)))
-            }
-            Type::U8 | Type::S8 => {
-                if m.kind()? != Type::B32 {
-                    return Err("the third source of cvt.pack is .b32".to_owned());
-                }
-                let run = if to == Type::U8 {
-                    super::macros::ter!(i32, i32, u32 => u32, |a, b, c| c << 16 | quarter_pair(a.clamp(0, 255), b.clamp(0, 255)))
-                } else {
-                    super::macros::ter!(i32, i32, u32 => u32, |a, b, c| c << 16 | quarter_pair(a.clamp(-128, 127), b.clamp(-128, 127)))
-                };
-                return self.plain(run, Type::B32, &[Type::S32, Type::S32, Type::B32], o, 0);
-            }
-            _ => return Err("this form of cvt.pack is not supported".to_owned()),
-        };
-        self.plain(run, Type::B32, &[Type::S32; 2], o, 0)
-    }
-
-    /// `cvt.pack.sat` to integers of 2 or 4 bits.
-    fn convert_packed_bits(
-        &mut self,
-        m: &mut Modifiers<'t>,
-        o: &[Operand<'t>],
-        bits: u64,
-        signed: bool,
-    ) -> Result<(), Refusal> {
-        if (m.kind()?, m.kind()?) != (Type::S32, Type::B32) {
-            return Err(
-                "this `cvt.pack` converts from .s32, and its third source is .b32".to_owned()
-            );
-        }
+        m.must_one(&["b32"])?;
         let run = slow_ter!(i32, i32, u32 => u32, |op, a, b, c| packed(op.imm, [a, b], c));
-        self.plain(
-            run,
-            Type::B32,
-            &[Type::S32, Type::S32, Type::B32],
-            o,
-            bits << 1 | u64::from(signed),
-        )
+        self.plain(run, Type::B32, &[Type::S32, Type::S32, Type::B32], o, imm)
     }
 }
 
@@ -249,14 +212,6 @@ fn packed(imm: u64, values: [i32; 2], rest: u32) -> u32 {
     values
         .iter()
         .fold(rest, |word, value| word << bits | (value.clamp(&least, &most) & mask) as u32)
-}
-
-fn pair(a: i32, b: i32) -> u32 {
-    (a as u32 & 0xffff) << 16 | (b as u32 & 0xffff)
-}
-
-fn quarter_pair(a: i32, b: i32) -> u32 {
-    (a as u32 & 0xff) << 8 | (b as u32 & 0xff)
 }
 
 fn quarter_of(imm: u64) -> Quarter {

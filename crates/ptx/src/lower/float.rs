@@ -276,15 +276,13 @@ impl<'t> Builder<'_, 't> {
         o: &[Operand<'t>],
     ) -> Result<(), Refusal> {
         let kind = Type::F64;
-        let written = m.rounding();
-        if !m.has("approx") {
-            needs_rounding(name, written)?;
-        }
-        let rounding = written.unwrap_or(Rounding::Nearest);
-        let near = rounding == Rounding::Nearest;
         if matches!(name, "rcp" | "rsqrt") && m.take("approx") {
             return self.approximate_double(name, m, o);
         }
+        let written = m.rounding();
+        needs_rounding(name, written)?;
+        let rounding = written.unwrap_or(Rounding::Nearest);
+        let near = rounding == Rounding::Nearest;
         let (run, count) = match (name, near) {
             ("add", true) => (bin!(u64, u64 => u64, |a, b| double::add(a, b)), 2),
             ("sub", true) => (bin!(u64, u64 => u64, |a, b| double::subtract(a, b)), 2),

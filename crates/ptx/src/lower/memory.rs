@@ -8,9 +8,9 @@ use crate::code::{Access, Code, File, Fill, Place, Slot};
 use crate::syntax::tree::Operand;
 use crate::types::Type;
 
+/// The spaces of accesses. Only loads know another one: `.const`.
 pub(super) const PLACES: &[(&str, Place)] = &[
     ("global", Place::Global),
-    ("const", Place::Global),
     ("shared", Place::Shared),
     ("shared::cta", Place::Shared),
     ("shared::cluster", Place::Cluster),
@@ -109,14 +109,14 @@ impl<'t> Builder<'_, 't> {
     ) -> Result<(), Refusal> {
         refuse_newer(m)?;
         let o = Self::without_policy(m, o, 2);
-        let is_constant = m.has("const");
+        let is_constant = m.take("const");
         let shared = match name {
             // It says itself that no other thread writes the bytes.
             "ldu" => false,
             _ => Self::load_order(m)?,
         };
         m.hints();
-        let named = m.choose(PLACES);
+        let named = if is_constant { Some(Place::Global) } else { m.choose(PLACES) };
         if name == "ldu" && !matches!(named, None | Some(Place::Global)) {
             return Err("`ldu` is of global memory".to_owned());
         }
@@ -171,9 +171,6 @@ impl<'t> Builder<'_, 't> {
         let o = Self::without_policy(m, o, 2);
         let shared = Ordered::of_access(m, ("release", &["wb", "cg", "cs", "wt"]))?;
         m.hints();
-        if m.has("const") {
-            return Err("constant memory is not to write".to_owned());
-        }
         let named = m.choose(PLACES);
         let count = m.choose(&[("v2", 2), ("v4", 4)]).unwrap_or(1);
         let kind = m.kind()?;

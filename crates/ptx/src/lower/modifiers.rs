@@ -83,6 +83,11 @@ impl<'t> Modifiers<'t> {
         Some(self.left.remove(index))
     }
 
+    /// Like [`Modifiers::take_one`]; one of them must be there.
+    pub(super) fn must_one(&mut self, names: &[&str]) -> Result<&'t str, Refusal> {
+        self.take_one(names).ok_or_else(|| format!("one of .{} is missing", names.join(", .")))
+    }
+
     /// Takes hints on the levels of caches, which change no result.
     pub(super) fn hints(&mut self) {
         self.left.retain(|name| !(name.starts_with("L1::") || name.starts_with("L2::")));

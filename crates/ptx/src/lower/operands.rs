@@ -283,33 +283,22 @@ impl<'t> Builder<'_, 't> {
                 is_own: false,
             });
         }
-        match self.find(name) {
-            Some(local @ (Local::Own(at) | Local::Frame(at, _))) => {
-                let base = self.number(0, true);
-                let offset = u64::from(at).wrapping_add(number);
-                let is_own = matches!(local, Local::Own(_));
-                Ok(Address { base, wide: true, offset, implied: Some(Place::Frame), is_own })
-            }
-            Some(Local::Parameter(at)) => {
-                let base = self.number(0, true);
-                let offset = u64::from(at).wrapping_add(number);
-                Ok(Address {
-                    base,
-                    wide: true,
-                    offset,
-                    implied: Some(Place::Parameter),
-                    is_own: false,
-                })
-            }
+        let (at, place, is_own) = match self.find(name) {
+            Some(Local::Own(at)) => (at, Place::Frame, true),
+            Some(Local::Frame(at, _)) => (at, Place::Frame, false),
+            Some(Local::Parameter(at)) => (at, Place::Parameter, false),
             Some(Local::Symbol(symbol)) => {
                 let constant = self.symbol_constant(symbol, 0);
                 let place =
                     if matches!(symbol, Symbol::Shared(_)) { Place::Shared } else { Place::Global };
                 let base = self.constant(constant, true);
-                Ok(Address { base, wide: true, offset: number, implied: Some(place), is_own: true })
+                let implied = Some(place);
+                return Ok(Address { base, wide: true, offset: number, implied, is_own: true });
             }
-            _ => Err(format!("`{name}` is not declared")),
-        }
+            _ => return Err(format!("`{name}` is not declared")),
+        };
+        let (base, offset) = (self.number(0, true), u64::from(at).wrapping_add(number));
+        Ok(Address { base, wide: true, offset, implied: Some(place), is_own })
     }
 
     /// The offset of a parameter declared in a signature, laid out one after another.

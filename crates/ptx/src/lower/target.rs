@@ -1,6 +1,6 @@
 //! The version and the target of a module: which instructions its text may have.
 
-use super::modifiers::Refusal;
+use super::modifiers::{Modifiers, Refusal};
 use crate::error::LoadError;
 use crate::syntax::tree;
 
@@ -54,11 +54,12 @@ impl Isa {
         if self.is_specific { Ok(()) } else { Err(format!("{what} needs `.target {target}`")) }
     }
 
-    /// Refuses an access to other lanes that does not name them, where lanes run apart.
-    pub(super) fn needs_no_names(self, name: &str) -> Result<(), Refusal> {
-        if self.sm >= 70 && self.version >= LANES_ARE_NAMED {
+    /// Takes `.sync`, by which an access to other lanes names them. Where lanes run apart it must be there.
+    pub(super) fn names_lanes(self, name: &str, m: &mut Modifiers<'_>) -> Result<bool, Refusal> {
+        let sync = m.take("sync");
+        if !sync && self.sm >= 70 && self.version >= LANES_ARE_NAMED {
             return Err(format!("`{name}` without `.sync` is not there from sm_70 on"));
         }
-        Ok(())
+        Ok(sync)
     }
 }

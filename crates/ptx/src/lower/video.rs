@@ -47,10 +47,7 @@ impl<'t> Builder<'_, 't> {
                 _ => return Err(format!("`{name}` is of .u32 and .s32")),
             }
         }
-        imm |= match m.choose(&[("sat", 12), ("add", 13)]) {
-            Some(bit) => 1 << bit,
-            None => 0,
-        };
+        imm |= m.choose(&[("sat", 1 << 12), ("add", 1 << 13)]).unwrap_or(0);
         let run = slow_ter!(u32, u32, u32 => u32, |op, a, b, c| apply(form(op.imm), a, b, c));
         self.plain(run, Type::B32, &[Type::B32; 3], o, imm)
     }

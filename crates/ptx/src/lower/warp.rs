@@ -13,10 +13,7 @@ impl<'t> Builder<'_, 't> {
         m: &mut Modifiers<'t>,
         o: &[Operand<'t>],
     ) -> Result<(), Refusal> {
-        let sync = m.take("sync");
-        if !sync {
-            self.isa.needs_no_names("shfl")?;
-        }
+        let sync = self.isa.names_lanes("shfl", m)?;
         let mode = m.must(&[
             ("up", Shuffle::Up),
             ("down", Shuffle::Down),
@@ -43,10 +40,7 @@ impl<'t> Builder<'_, 't> {
 
     /// `vote`
     pub(super) fn vote(&mut self, m: &mut Modifiers<'t>, o: &[Operand<'t>]) -> Result<(), Refusal> {
-        let sync = m.take("sync");
-        if !sync {
-            self.isa.needs_no_names("vote")?;
-        }
+        let sync = self.isa.names_lanes("vote", m)?;
         let mode = m.must(&[
             ("all", Vote::All),
             ("any", Vote::Any),
@@ -125,7 +119,7 @@ impl<'t> Builder<'_, 't> {
     ) -> Result<(), Refusal> {
         let first = o.first().ok_or("an operand is missing")?;
         if name == "activemask" {
-            m.must(&[("b32", ())])?;
+            m.must_one(&["b32"])?;
             let d = self.dest(first, Type::B32)?;
             self.emit(Code::ActiveMask, &[d], &[], 0);
             return Ok(());
@@ -203,10 +197,9 @@ impl<'t> Builder<'_, 't> {
         m: &mut Modifiers<'t>,
         o: &[Operand<'t>],
     ) -> Result<(), Refusal> {
-        let kinds = ["fractional", "range"];
-        m.take_one(&kinds).ok_or("`.fractional` or `.range` is missing")?;
+        m.must_one(&["fractional", "range"])?;
         m.hints();
-        m.must(&[("b64", ())])?;
+        m.must_one(&["b64"])?;
         let d = self.dest(o.first().ok_or("a result is missing")?, Type::B64)?;
         let zero = self.number(0, true);
         self.copy(d, zero);

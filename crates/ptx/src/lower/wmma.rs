@@ -71,9 +71,6 @@ impl<'t> Builder<'_, 't> {
             _ => m.must(&[("d", Part::Sum)])?,
         };
         let rows_first = m.must(&[("row", true), ("col", false)])?;
-        if m.has("const") {
-            return Err("fragments are in global and shared memory".to_owned());
-        }
         let named = m.choose(PLACES);
         let narrow = Narrow::of(m);
         let kind = if narrow.is_some() { Type::B32 } else { m.kind()? };
