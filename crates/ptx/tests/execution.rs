@@ -2,6 +2,8 @@
 
 mod machine;
 
+use std::sync::Arc;
+
 use machine::{BASE, Flat, Journal, done, end, kernel, module, words};
 use pagewise_ptx::execute::{Cause, Config, Launch, Step};
 use pagewise_ptx::module::{Module, Target};
@@ -430,4 +432,45 @@ fn a_generic_access_reaches_a_variable_by_its_name() {
          add.u32 %a, %a, %c; st.u32 [%mine], %a;",
     );
     assert_eq!(words(&text, 1, 4, 4), [5, 6, 7, 8]);
+}
+
+/// A kernel of so many numbers that live at once, and how many registers that is by the estimate.
+fn with_registers(values: usize) -> (String, u32) {
+    let names: Vec<String> = (0..values).map(|value| format!("%v{value}")).collect();
+    let loads: String = (0..values)
+        .map(|value| format!("ld.global.u32 %v{value}, [%out + {}];\n", 4 * value))
+        .collect();
+    let sums: String = names.iter().map(|name| format!("add.u32 %r, %r, {name};\n")).collect();
+    let text = kernel(&format!(
+        ".reg .b32 %r, {}; {loads} bar.sync 0; mov.u32 %r, 0; {sums} st.global.u32 [%mine], %r;",
+        names.join(", ")
+    ));
+    let loaded = Module::load(&text, &Target { compute: (9, 0) }).unwrap();
+    let registers = loaded.kernels()[0].registers;
+    (text, registers)
+}
+
+#[test]
+fn a_block_that_needs_too_many_registers_by_the_estimate_alone_runs() {
+    // 65,536 registers are 64 for each of 1,024 threads. The estimate is up to 2.6 times too high.
+    let start = |text: &str| {
+        let loaded = Module::load(text, &Target { compute: (9, 0) }).unwrap();
+        let instance = Arc::new(loaded).instantiate(&[]).unwrap();
+        let launch = Launch {
+            grid: [1, 1, 1],
+            block: [1024, 1, 1],
+            dynamic_shared: 0,
+            params: &BASE.to_le_bytes(),
+            cooperative: false,
+            cluster: None,
+        };
+        instance.kernel("k").unwrap().start(&launch, &Config::default()).map(drop)
+    };
+    let (text, registers) = with_registers(150);
+    assert!((150..192).contains(&registers), "{registers}");
+    assert!(start(&text).is_ok());
+    let (text, registers) = with_registers(220);
+    assert!(registers > 200, "{registers}");
+    let error = start(&text).unwrap_err().to_string();
+    assert!(error.contains("registers, and there are 65536"), "{error}");
 }

@@ -117,6 +117,16 @@ fn modules_agree_in_the_form_of_each_name() {
         of(&[caller, format!("{HEADER}{other}")]),
         "Prototype doesn't match for 'f' in 'b.ptx', first defined in 'b.ptx'"
     );
+    // Numbers of as many bits are alike; floats and arrays are not.
+    let of_word = |kind: &str, name: &str| {
+        let caller = format!("{HEADER}.extern .func f(.param .b32 n); {}", kernel(&[]));
+        linked(&[caller, format!("{HEADER}.visible .func f(.param .{kind} {name}) {{ ret; }}")])
+    };
+    assert!(of_word("s32", "n").is_ok());
+    for (kind, name) in [("f32", "n"), ("b64", "n"), ("b8", "n[4]")] {
+        let error = of_word(kind, name).unwrap_err().to_string();
+        assert!(error.starts_with("Prototype doesn't match for 'f'"), "{kind} {name}: {error}");
+    }
     let variable = |text: &str| format!("{HEADER}{text};");
     let declared = variable(".extern .global .align 4 .u32 v");
     assert_eq!(

@@ -11,8 +11,14 @@ use crate::module::{Kernel, KernelInfo};
 const MOST_X: u32 = i32::MAX as u32;
 const MOST_YZ: u32 = 65535;
 
+/// So many times as many registers as a compiler needs may the estimate be. Of 400 kernels that nvcc, Numba
+/// and Triton made, it is at most 2.6 times what ptxas 13.0 says.
+const OVERESTIMATE: u32 = 3;
+
 /// How many blocks of a kernel a multiprocessor holds: the least of what its registers, its shared
 /// memory, its threads and its block slots allow. Zero if one block needs more than there is.
+///
+/// The kernel's registers are an estimate. One block fits unless it needs three times as many as there are.
 #[must_use]
 pub fn blocks_per_sm(info: &KernelInfo, config: &Config, threads: u32, dynamic_shared: u32) -> u32 {
     let limits = &config.limits;
@@ -25,7 +31,8 @@ pub fn blocks_per_sm(info: &KernelInfo, config: &Config, threads: u32, dynamic_s
     }
     let shared = (shared + limits.reserved_shared).next_multiple_of(128).max(1);
     let by_threads = limits.threads / (warps * 32);
-    let by_registers = limits.registers / registers.max(1);
+    let may_fit = registers / OVERESTIMATE <= limits.registers;
+    let by_registers = (limits.registers / registers.max(1)).max(may_fit.into());
     limits.blocks.min(by_threads).min(by_registers).min(limits.shared / shared)
 }
 

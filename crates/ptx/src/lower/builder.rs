@@ -14,7 +14,7 @@ use crate::types::Type;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Register {
     pub(super) slot: Slot,
-    /// The width in bits; 1 of a predicate. One of 128 bits is a pair ([`Register::halves`]).
+    /// The width in bits; 1 of a predicate. One of 8 bits is in the file of words, with any bits above. One of 128 bits is a pair ([`Register::halves`]).
     pub(super) bits: u32,
 }
 
@@ -207,7 +207,6 @@ impl<'m, 't> Builder<'m, 't> {
     fn declare_register(&mut self, variable: &'t Variable<'t>) -> Result<(), LoadError> {
         let bits = match kind(variable.kind) {
             Some(Type::Pred) => 1,
-            Some(Type::B8 | Type::U8 | Type::S8) => 16,
             Some(kind) => kind.bytes() * 8,
             None => return Err(variable.place.error("the register's type is not known here")),
         };

@@ -29,9 +29,6 @@ impl Form {
                 return Err(format!("no conversion is of type {kind:?}"));
             }
         }
-        if is_brain(from) && to.bytes() == 1 || is_brain(to) && from.bytes() == 1 {
-            return Err("no conversion is between 8 bits and .bf16".to_owned());
-        }
         self.check_rounding()?;
         self.check_range()?;
         if self.finite && to == Type::Tf32 && self.rounding != Some(Rounding::NearestAway) {
@@ -42,6 +39,12 @@ impl Form {
             return Err("`.ftz` is of conversions from and to .f32".to_owned());
         }
         Ok(())
+    }
+
+    /// Whether the operands of 8 bits have to be in registers of 8 bits.
+    pub(super) fn wants_bytes(self) -> bool {
+        let Self { to, from, .. } = self;
+        is_brain(from) && to.bytes() == 1 || is_brain(to) && from.bytes() == 1
     }
 
     /// Refuses a rounding that is missing or one too many.

@@ -49,6 +49,12 @@ impl<'t> Builder<'_, 't> {
         }
         let [to, from] = o else { return Err("2 operands are expected".to_owned()) };
         form.check(self.isa)?;
+        let byte = if form.to.bytes() == 1 { to } else { from };
+        if form.wants_bytes() && !self.is_byte(byte)? {
+            return Err(
+                "a conversion between 8 bits and .bf16 is of a register of type .b8".to_owned()
+            );
+        }
         let imm = encode(form.rounding.or(form.integral).unwrap_or(Rounding::Nearest), ftz, sat)
             | u64::from(relu) << 10
             | u64::from(finite) << 11;
@@ -86,7 +92,7 @@ impl<'t> Builder<'_, 't> {
     /// Fills a register with a value of a narrower type: with its sign, if it has one.
     fn extend(&mut self, to: Slot, bits: u32, from: Slot, kind: Type) {
         let run = match (kind, bits) {
-            (Type::S8, 16) => un!(i8 => i16, |a| i16::from(a)),
+            (Type::S8, 8 | 16) => un!(i8 => i16, |a| i16::from(a)),
             (Type::S8, 32) => un!(i8 => i32, |a| i32::from(a)),
             (Type::S8, _) => un!(i8 => i64, |a| i64::from(a)),
             (Type::S16, 32) => un!(i16 => i32, |a| i32::from(a)),

@@ -231,6 +231,7 @@ impl<'t> Builder<'_, 't> {
         match (width(kind), parts) {
             (32, 2) | (64, 4) => Ok(Type::B16),
             (64, 2) => Ok(Type::B32),
+            (16, 2) | (32, 4) => Ok(Type::B8),
             _ => Err("this vector does not fill the register".to_owned()),
         }
     }
@@ -239,10 +240,16 @@ impl<'t> Builder<'_, 't> {
         let part = Self::part(kind, parts.len())?;
         let mut slots = Vec::new();
         for operand in parts {
-            slots.push(self.source(operand, part)?);
+            slots.push(self.part_source(operand, part)?);
         }
         let d = self.dest(to, kind)?;
         let run: Pure = match (width(kind), parts.len()) {
+            (16, _) => bin!(u8, u8 => u16, |a, b| u16::from_le_bytes([a, b])),
+            (32, 4) => pure!(|l, op| {
+                crate::code::quaternary::<u8, u8, u8, u8, u32>(l, op, |a, b, c, d| {
+                    u32::from_le_bytes([a, b, c, d])
+                });
+            }),
             (32, _) => bin!(u16, u16 => u32, |a, b| u32::from(a) | u32::from(b) << 16),
             (_, 2) => {
                 bin!(u32, u32 => u64, |a, b| u64::from(a) | u64::from(b) << 32).as_form(Form::Pair)
@@ -269,9 +276,11 @@ impl<'t> Builder<'_, 't> {
         let mut results = Vec::new();
         for operand in parts {
             let sink = matches!(operand, Operand::Name("_"));
-            results.push(if sink { None } else { Some(self.dest(operand, part)?) });
+            results.push(if sink { None } else { Some(self.part_dest(operand, part)?) });
         }
-        let run: Pure = match (width(kind), width(part)) {
+        let run: Pure = match (width(kind), part.bytes() * 8) {
+            (16, _) => pure!(|l, op| take_apart::<u16, u8>(l, op, |a, i| (a >> (8 * i)) as u8)),
+            (32, 8) => pure!(|l, op| take_apart::<u32, u8>(l, op, |a, i| (a >> (8 * i)) as u8)),
             (32, _) => pure!(|l, op| take_apart::<u32, u16>(l, op, |a, i| (a >> (16 * i)) as u16)),
             (_, 32) => pure!(|l, op| take_apart::<u64, u32>(l, op, |a, i| (a >> (32 * i)) as u32))
                 .as_form(Form::Split),

@@ -140,7 +140,7 @@ impl<'t> Builder<'_, 't> {
             if register.slot.file == File::Double {
                 doubles |= 1 << index;
             }
-            narrow |= register.bits == 16;
+            narrow |= register.bits <= 16;
             slots.push(register.slot);
         }
         let fill = match (kind.is_signed(), narrow) {

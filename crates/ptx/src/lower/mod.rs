@@ -319,6 +319,14 @@ fn function_parameters<'t>(
     let signature = &function.signature;
     let mut registers = Vec::new();
     for (index, variable) in signature.params.iter().chain(&signature.returns).enumerate() {
+        if matches!(variable.kind, "u8" | "s8" | "u16" | "s16" | "pred")
+            && variable.sizes.is_empty()
+        {
+            return Err(format!(
+                "functions neither take nor give values of .{}, as `{}` is: make it .b8, .b16 or wider",
+                variable.kind, variable.name
+            ));
+        }
         let (offset, bytes) = Builder::signature_offset(&mut at, variable)?;
         if variable.space == tree::Space::Register {
             registers.push((variable, offset, index < signature.params.len()));

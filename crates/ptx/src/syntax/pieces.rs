@@ -22,12 +22,28 @@ pub(crate) struct Declared<'t> {
 /// The form of a name, in which all modules have to agree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// The bytes of a function's results and parameters.
-    Function(Vec<u64>, Vec<u64>),
+    /// A function's results and parameters.
+    Function(Vec<Passed>, Vec<Passed>),
     /// The bytes of a variable; `None` if they are not written.
     Variable(Option<u64>),
     /// Another name's form.
     Alias,
+}
+
+/// The form of a result or a parameter, as a linker compares it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Passed {
+    bytes: u64,
+    is_float: bool,
+    is_array: bool,
+}
+
+impl Passed {
+    fn of(variable: &Variable<'_>) -> Self {
+        let is_array = !variable.sizes.is_empty();
+        let is_float = !is_array && variable.kind.starts_with('f');
+        Self { bytes: bytes(variable).unwrap_or(0), is_float, is_array }
+    }
 }
 
 /// The bytes of a variable of a known type.
@@ -80,9 +96,7 @@ fn declared<'t>(item: &Item<'t>) -> Option<Declared<'t>> {
             defined: function.body.is_some(),
             dynamic: false,
             shape: {
-                let all = |variables: &[Variable<'_>]| {
-                    variables.iter().map(|one| bytes(one).unwrap_or(0)).collect()
-                };
+                let all = |variables: &[Variable<'_>]| variables.iter().map(Passed::of).collect();
                 let signature = &function.signature;
                 Shape::Function(all(&signature.returns), all(&signature.params))
             },

@@ -30,6 +30,9 @@ const NO_BINARY: c_int = 209;
 /// `CUDA_ERROR_JIT_COMPILER_NOT_FOUND`
 const NO_COMPILER: c_int = 221;
 
+/// The first bytes of an archive of objects, such as `libcudadevrt.a`.
+const ARCHIVE: &[u8] = b"!<arch>\n";
+
 /// The logs of a link, which the driver writes until it is destroyed.
 struct Logs(JitOptions);
 
@@ -186,6 +189,8 @@ pub unsafe extern "C" fn cuLinkAddFile(
 fn refusal(kind: c_int, data: &[u8]) -> Outcome<Option<(c_int, bool)>> {
     let is_machine_code = data.starts_with(b"\x7fELF");
     Ok(match kind {
+        LIBRARY if data == ARCHIVE => Some((INVALID_IMAGE, false)),
+        LIBRARY if data.starts_with(ARCHIVE) => None,
         CUBIN | PTX | FAT_BINARY if is_machine_code => Some((NO_BINARY, true)),
         CUBIN => Some((INVALID_IMAGE, true)),
         PTX | FAT_BINARY => None,
@@ -214,6 +219,12 @@ unsafe fn add(
             driver.programs().link_mut(link.addr())?.failed = Some(code);
         }
         return Err(code);
+    }
+    if kind == LIBRARY {
+        let mut programs = driver.programs();
+        let link = programs.link_mut(link.addr())?;
+        link.add_archive();
+        return link.failed.map_or(Ok(()), Err);
     }
     let device = driver.device().unwrap_or(DeviceId(0));
     // SAFETY: by this function's contract the buffers are as long as the options say.

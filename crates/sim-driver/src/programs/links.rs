@@ -13,6 +13,10 @@ use crate::image::{Image, Machine, NO_BINARY_FOR_GPU, Refusal};
 /// Writes errors to the logs of the program that began a link.
 pub(crate) type Report = Box<dyn Fn(&str) + Send>;
 
+/// The devices' runtime, as far as kernels can call it.
+const DEVICE_RUNTIME: Unit<'_> =
+    Unit { name: "libcudadevrt", text: include_str!("device_runtime.ptx") };
+
 /// A link that is under way.
 pub(crate) struct Link {
     report: Report,
@@ -26,6 +30,8 @@ pub(crate) struct Link {
     pub(crate) failed: Option<c_int>,
     /// Whether a module was refused on its own.
     pub(crate) refused: bool,
+    /// Whether names that no module defines may be of the devices' runtime.
+    has_device_runtime: bool,
 }
 
 /// `CUDA_ERROR_INVALID_SOURCE`: modules that do not fit together.
@@ -73,7 +79,14 @@ impl Link {
             image: None,
             failed: None,
             refused: false,
+            has_device_runtime: false,
         }
+    }
+
+    /// Adds an archive of machine code. The device runtime's functions have text here; the names that
+    /// another one defines stay undefined.
+    pub(crate) fn add_archive(&mut self) {
+        self.has_device_runtime = true;
     }
 
     /// Adds errors to the link's logs, which hold all of them.
@@ -133,7 +146,13 @@ impl Link {
         let texts = self.units.iter().map(|(_, text)| String::from_utf8_lossy(text));
         let texts: Vec<_> = texts.collect();
         let units = self.units.iter().zip(&texts);
-        let units: Vec<_> = units.map(|((name, _), text)| Unit { name, text }).collect();
-        link(&units)
+        let mut units: Vec<_> = units.map(|((name, _), text)| Unit { name, text }).collect();
+        match link(&units) {
+            Err(LinkError::Undefined { .. }) if self.has_device_runtime => {
+                units.push(DEVICE_RUNTIME);
+                link(&units)
+            }
+            linked => linked,
+        }
     }
 }
