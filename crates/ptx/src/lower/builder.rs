@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::modifiers::{Refusal, kind};
-use super::symbols::{Symbol, Symbols, bits, extent};
+use super::symbols::{Symbol, Symbols, bits, element_bytes, extent};
 use super::target::Isa;
 use crate::code::{Call, Code, Constant, Draft, File, Files, MOST_SLOTS, Origin, Slot};
 use crate::error::LoadError;
@@ -55,6 +55,8 @@ struct Family {
 #[derive(Debug, Default)]
 struct Scope<'t> {
     names: HashMap<&'t str, Local<'t>>,
+    /// The bytes of an element of each name that is an array.
+    arrays: HashMap<&'t str, u32>,
     families: HashMap<&'t str, Family>,
     /// The registers of families that an instruction has named.
     members: HashMap<String, Register>,
@@ -183,6 +185,9 @@ impl<'m, 't> Builder<'m, 't> {
     /// Declares a variable of the function.
     pub(super) fn declare(&mut self, variable: &'t Variable<'t>) -> Result<(), LoadError> {
         use crate::syntax::tree::Space;
+        if let (Some(scope), Some(bytes)) = (self.scopes.last_mut(), element_bytes(variable)) {
+            scope.arrays.insert(variable.name, bytes);
+        }
         match variable.space {
             Space::Register => self.declare_register(variable),
             Space::Local | Space::Parameter => {
@@ -253,6 +258,15 @@ impl<'m, 't> Builder<'m, 't> {
             }
         }
         self.symbols.names.get(name).map(|&symbol| Local::Symbol(symbol))
+    }
+
+    /// The bytes of an element; `None` if the name is of no array.
+    pub(super) fn array(&self, name: &str) -> Option<u32> {
+        let has_name = |scope: &&Scope<'t>| scope.names.contains_key(name);
+        match self.scopes.iter().rev().find(has_name) {
+            Some(scope) => scope.arrays.get(name).copied(),
+            None => self.symbols.arrays.get(name).copied(),
+        }
     }
 
     /// A register of a numbered family. It gets its slot when it is first named.

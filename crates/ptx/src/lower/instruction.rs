@@ -3,6 +3,7 @@
 use super::builder::Builder;
 use super::class::class;
 use super::control::Labels;
+use super::element;
 use super::kinds;
 use super::modifiers::{Modifiers, Refusal};
 use crate::code::Code;
@@ -23,6 +24,7 @@ impl<'t> Builder<'_, 't> {
         }
         (self.origin.class, self.origin.weight) = class(instruction.opcode);
         let (name, mut m) = Modifiers::split(instruction.opcode);
+        element::check(name, instruction)?;
         let result =
             kinds::check(name, &m).and_then(|()| self.dispatch(name, &mut m, instruction, labels));
         self.guard = None;

@@ -12,6 +12,7 @@ mod compare;
 mod control;
 mod conversion;
 mod convert;
+mod element;
 mod fence;
 mod float;
 mod fuse;

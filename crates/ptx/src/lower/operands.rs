@@ -138,6 +138,9 @@ impl<'t> Builder<'_, 't> {
         match operand {
             Operand::Name(name) => self.named_source(name, 0, wide),
             Operand::Sum(name, offset) => self.named_source(name, *offset, wide),
+            Operand::Element { array, register, number } => {
+                self.element_source(array, *register, *number, wide)
+            }
             _ => Err("this operand is no register, number or name".to_owned()),
         }
     }
@@ -178,7 +181,12 @@ impl<'t> Builder<'_, 't> {
         }
     }
 
-    fn named_source(&mut self, name: &str, offset: i64, wide: bool) -> Result<Slot, Refusal> {
+    pub(super) fn named_source(
+        &mut self,
+        name: &str,
+        offset: i64,
+        wide: bool,
+    ) -> Result<Slot, Refusal> {
         if let Some((special, native)) = special(name) {
             return Ok(self.special_source(special, native, wide));
         }
@@ -289,6 +297,9 @@ impl<'t> Builder<'_, 't> {
 
     /// An address operand.
     pub(super) fn address(&mut self, operand: &Operand<'_>) -> Result<Address, Refusal> {
+        if let Operand::Element { array, register, number } = operand {
+            return self.element(array, *register, *number);
+        }
         let Operand::Address { base, offset, more } = operand else {
             return Err("an address between brackets is expected".to_owned());
         };

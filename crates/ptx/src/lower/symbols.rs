@@ -29,6 +29,8 @@ pub(super) enum Symbol {
 #[derive(Debug, Default)]
 pub(super) struct Symbols<'t> {
     pub(super) names: HashMap<&'t str, Symbol>,
+    /// The bytes of an element of each name that is an array.
+    pub(super) arrays: HashMap<&'t str, u32>,
     pub(super) variables: Vec<Variable>,
     pub(super) shared: Vec<SharedVariable>,
     pub(super) functions: Vec<&'t tree::Function<'t>>,
@@ -109,6 +111,9 @@ impl<'t> Symbols<'t> {
                     .error("a variable of this space stands inside a function"));
             }
         };
+        if named && let Some(bytes) = element_bytes(variable) {
+            self.arrays.insert(variable.name, bytes);
+        }
         let known = if named { self.names.get(variable.name).copied() } else { None };
         let symbol = match (space, known) {
             (Some(space), known) => {
@@ -251,6 +256,12 @@ pub(super) fn bits(number: Number, kind: Type) -> Option<u64> {
         (Number::Double(bits), Type::F64 | Type::B64) => bits,
         _ => return None,
     })
+}
+
+/// The bytes of an element of a variable; `None` if it is no array.
+pub(super) fn element_bytes(variable: &tree::Variable<'_>) -> Option<u32> {
+    let kind = kind(variable.kind).unwrap_or(Type::B8);
+    (!variable.sizes.is_empty()).then(|| kind.bytes())
 }
 
 /// The bytes and the alignment of a variable.

@@ -167,6 +167,11 @@ impl<'t> Parser<'t> {
                 if self.accept(b'|')? {
                     return Ok(Operand::Pair(name, self.name()?));
                 }
+                if self.token == Token::Sign(b'[') {
+                    let (register, number) = self.index()?;
+                    self.expect(b']')?;
+                    return Ok(Operand::Element { array: name, register, number });
+                }
                 match self.offset()? {
                     0 => Ok(Operand::Name(name)),
                     offset => Ok(Operand::Sum(name, offset)),
@@ -191,15 +196,23 @@ impl<'t> Parser<'t> {
         Ok(operands)
     }
 
-    fn address(&mut self) -> Result<Operand<'t>, LoadError> {
+    /// `[name+number` or `[number`
+    fn index(&mut self) -> Result<(Option<&'t str>, i64), LoadError> {
         self.advance()?;
-        let (base, offset) = match self.token {
+        match self.token {
             Token::Word(name) => {
                 self.advance()?;
-                (Some(name), self.offset()?)
+                Ok((Some(name), self.offset()?))
             }
-            _ => (None, self.size()?.cast_signed()),
-        };
+            _ => {
+                let first = self.size()?.cast_signed();
+                Ok((None, first.wrapping_add(self.offset()?)))
+            }
+        }
+    }
+
+    fn address(&mut self) -> Result<Operand<'t>, LoadError> {
+        let (base, offset) = self.index()?;
         let more = self.token == Token::Sign(b',');
         while self.accept(b',')? {
             self.operand(1)?;

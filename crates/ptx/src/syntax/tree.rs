@@ -141,6 +141,15 @@ pub enum Operand<'t> {
     Number(Number),
     /// `name+offset` outside brackets.
     Sum(&'t str, i64),
+    /// `name[register+number]`: an element of an array.
+    Element {
+        /// The array.
+        array: &'t str,
+        /// A part of the index.
+        register: Option<&'t str>,
+        /// Added to it.
+        number: i64,
+    },
     /// `!name`
     Not(&'t str),
     /// `a|b`
