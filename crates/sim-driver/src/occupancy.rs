@@ -5,6 +5,7 @@
 //! sizes of shared memory (`tests/data/programs.tsv`).
 
 use pagewise_hal::Code;
+use pagewise_ptx::execute::blocks_by_registers;
 
 use crate::outcome::Outcome;
 use crate::programs::limits::{Limits, Multiprocessor};
@@ -38,9 +39,13 @@ pub(crate) fn active_blocks(
     }
     let warps = threads.div_ceil(warp);
     let by_warps = all.checked_div(warp).and_then(|all| all.checked_div(warps)).unwrap_or(0);
-    let of_warp =
-        registers(&function.image, kernel).saturating_mul(warp).next_multiple_of(REGISTER_UNIT);
-    let by_registers = room.checked_div(of_warp.saturating_mul(warps)).unwrap_or(u32::MAX);
+    let registers = registers(&function.image, kernel);
+    let by_registers = if kernel.registers.is_some() {
+        let of_warp = registers.saturating_mul(warp).next_multiple_of(REGISTER_UNIT);
+        room.checked_div(of_warp.saturating_mul(warps)).unwrap_or(u32::MAX)
+    } else {
+        blocks_by_registers(registers, warps, room)
+    };
     let bytes = kernel.shared_bytes.saturating_add(dynamic_bytes);
     let bytes = bytes.saturating_add(multiprocessor.reserved_bytes);
     let bytes = bytes.checked_next_multiple_of(SHARED_UNIT).unwrap_or(u64::MAX);

@@ -63,4 +63,4 @@ pub use memory::{
     Stop, Turn, Window,
 };
 pub use report::{Cause, Report, Stats, Step};
-pub use start::blocks_per_sm;
+pub use start::{blocks_by_registers, blocks_per_sm};
