@@ -31,11 +31,17 @@ class Results(unittest.TextTestResult):
         super().addSkip(test, reason)
         self.note("skipped", test)
 
+    def addSubTest(self, test, subtest, err):
+        super().addSubTest(test, subtest, err)
+        # unittest calls neither addSuccess nor addFailure for a test with a subtest that failed.
+        if err is not None:
+            self.note("failed", test)
+
 
 def main():
     """Runs the modules. A test starts processes that import this file, so nothing else does."""
     with open(sys.argv[1], "w", encoding="utf-8") as Results.file:
-        names = [f"numba.cuda.tests.cudadrv.test_{module}" for module in sys.argv[2:]]
+        names = [f"numba.cuda.tests.{module}" for module in sys.argv[2:]]
         suite = unittest.defaultTestLoader.loadTestsFromNames(names)
         unittest.TextTestRunner(resultclass=Results).run(suite)
 
