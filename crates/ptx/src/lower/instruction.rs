@@ -152,7 +152,7 @@ impl<'t> Builder<'_, 't> {
                 Err("textures and surfaces are not supported".to_owned())
             }
             "wgmma" | "tcgen05" => {
-                Err("the tensor instructions of sm_90a and sm_100a are not supported".to_owned())
+                Err("the tensor instructions of sm_90a and sm_100a are not supported: compile for a GPU before these, such as sm_80".to_owned())
             }
             "multimem" => Err("multicast memory is not supported".to_owned()),
             "tensormap" => Err("bulk tensor copies are not supported".to_owned()),

@@ -29,8 +29,9 @@ fn program(driver: &Driver, launch: &Launch) -> Outcome<Program> {
     if module.image.text.is_empty() {
         return driver.refuse_machine_code();
     }
-    let refuse =
-        |error: &dyn Display| driver.refuse_why(&format!("a launch from this module: {error}"));
+    let refuse = |error: &dyn Display| {
+        driver.refuse_why(&format!("a kernel's module is not executed: {error}"))
+    };
     let lowered = match module.image.lowered() {
         Ok(lowered) => lowered,
         Err(error) => return refuse(error),

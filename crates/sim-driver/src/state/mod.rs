@@ -26,6 +26,9 @@ use crate::programs::tables::Programs;
 use crate::simulator;
 use crate::summary::SummaryFile;
 
+/// Behind the name of something that the driver does not have.
+const NOT_IMPLEMENTED: &str = " is not implemented";
+
 /// A simulated driver: the simulator with start-up, contexts, and streams of contexts.
 #[derive(Debug)]
 pub(crate) struct Driver {
@@ -212,20 +215,18 @@ impl Driver {
 
     /// Refuses a function that is not implemented, and says so the first time.
     pub(crate) fn refuse(&self, symbol: &str) -> Outcome {
-        self.refuse_once(symbol.to_owned())
+        self.refuse_once(symbol.to_owned(), NOT_IMPLEMENTED)
     }
 
     /// Refuses what a sentence says, and says it the first time.
     pub(crate) fn refuse_why<T>(&self, why: &str) -> Outcome<T> {
-        self.refuse_once(why.to_owned())
+        self.refuse_once(why.to_owned(), "")
     }
 
     /// Refuses an attribute that is not known of the profile, and says so the first time.
     pub(crate) fn refuse_attribute<T>(&self, number: c_int) -> Outcome<T> {
-        self.refuse_once(format!(
-            "device attribute {number} of profile {}",
-            self.options.gpu_name()
-        ))
+        let what = format!("device attribute {number} of profile {}", self.options.gpu_name());
+        self.refuse_once(what, NOT_IMPLEMENTED)
     }
 
     /// Refuses the launch of a kernel that the image has as machine code only, and says so the first
@@ -239,9 +240,9 @@ impl Driver {
         Err(NO_BINARY_FOR_GPU)
     }
 
-    fn refuse_once<T>(&self, what: String) -> Outcome<T> {
+    fn refuse_once<T>(&self, what: String, why: &str) -> Outcome<T> {
         if self.is_first_refusal(&what) {
-            self.warn(&format!("{what} is not implemented (CUDA_ERROR_NOT_SUPPORTED)"));
+            self.warn(&format!("{what}{why} (CUDA_ERROR_NOT_SUPPORTED)"));
         }
         Err(Code::NOT_SUPPORTED)
     }
