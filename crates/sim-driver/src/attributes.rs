@@ -25,27 +25,33 @@ pub(crate) fn attribute_of(driver: &Driver, device: c_int, number: c_int) -> Out
     }
 }
 
-/// An attribute of the GPU. Those of a GPU that was not recorded are not known, unless all GPUs
-/// share the value, the table has that of this GPU, or its profile says it: the answer is
-/// `CUDA_ERROR_NOT_SUPPORTED`, and stderr names the attribute.
+/// An attribute of the GPU: the value that all GPUs share, that of the table for this GPU, or one that
+/// its profile says. What a profile does not say is as on the H200, as in the profiles themselves:
+/// stderr names the attribute.
 fn attribute(driver: &Driver, number: c_int) -> Outcome<c_int> {
     let rows = || TABLE.lines().skip(1).filter_map(parse).filter(|row| row.number == number);
-    let is_known = rows().any(|row| row.since <= driver.options.version().0);
-    if !is_known {
+    let name = driver.options.gpu_name();
+    let of = |scopes: &[&str]| rows().find(|row| scopes.contains(&row.scope));
+    let recorded = of(&[EVERY_GPU, RECORDED]).ok_or(Code::INVALID_VALUE)?;
+    if recorded.since > driver.options.version().0 {
         return Err(Code::INVALID_VALUE);
     }
-    let name = driver.options.gpu_name();
-    let value = rows().find(|row| [EVERY_GPU, name].contains(&row.scope)).map(|row| row.value);
-    match value.or_else(|| of_profile(driver.options.config().gpu(), number)) {
-        Some(value) => Ok(value),
-        None => driver.refuse_attribute(number),
-    }
+    let known = of(&[EVERY_GPU, name]).map(|row| row.value);
+    Ok(known.or_else(|| of_profile(driver.options.config().gpu(), number)).unwrap_or_else(|| {
+        driver.note_guess(number);
+        recorded.value
+    }))
 }
 
 /// An attribute that follows from a profile.
 fn of_profile(profile: &GpuProfile, number: c_int) -> Option<c_int> {
     let limits = GridLimits::of(profile);
+    let is_hopper = profile.compute_capability.0 >= 9;
     let value = match number {
+        // Launches of clusters, tensor maps, and multicast memory came with compute capability 9.0.
+        120 | 127 | 132 if !is_hopper => 0,
+        // Domains of memory synchronisation.
+        126 if !is_hopper => 1,
         // The clock in kHz.
         13 => return Some((profile.kernels.clock_ghz * 1e6) as c_int),
         16 => limits.multiprocessors,
@@ -98,6 +104,25 @@ mod tests {
         for number in [13, 16, 39, 81, 97, 106, 111] {
             let recorded = TABLE.lines().skip(1).filter_map(parse).find(|row| row.number == number);
             assert_eq!(of_profile(&profile, number), recorded.map(|row| row.value), "{number}");
+        }
+    }
+
+    #[test]
+    fn other_gpus_answer_every_attribute_and_their_own_where_that_is_known() {
+        for name in ["a100", "gh200", "gtx1080ti", "l4", "rtx4060ti-16gb", "v100", "wsl"] {
+            let options = format!("profile={name} log=off").parse().expect("options");
+            let driver = Driver::new(options).expect("a driver");
+            let of = |number| attribute_of(&driver, 0, number);
+            let version = driver.options.version().0;
+            for row in TABLE.lines().skip(1).filter_map(parse).filter(|row| row.since <= version) {
+                assert!(of(row.number).is_ok(), "{name}: {}", row.number);
+            }
+            if name == "a100" {
+                // The clocks, multiprocessors, shared memory of a block, clusters and compute mode.
+                let found = [13, 36, 16, 97, 120, 20].map(of);
+                let expected = [1_410_000, 1_593_000, 108, 166_912, 0, 0];
+                assert_eq!(found, expected.map(Ok));
+            }
         }
     }
 }

@@ -46,8 +46,10 @@ pub(crate) struct Driver {
     missing: BTreeSet<&'static str>,
     /// The default stream of each device; the simulator's own belong to device 0.
     defaults: Vec<StreamHandle>,
-    /// Functions and attributes that programs asked for and that are not implemented.
+    /// Functions that programs asked for and that are not implemented.
     refused: Mutex<BTreeSet<String>>,
+    /// Attributes that are not known of the profile, and that programs asked for.
+    guessed: Mutex<BTreeSet<c_int>>,
     /// The file that says what moved, if there is one.
     summary: Option<Mutex<SummaryFile>>,
     contexts: Mutex<Contexts>,
@@ -98,6 +100,7 @@ impl Driver {
             faults,
             number: NEXT.fetch_add(2, Ordering::Relaxed),
             refused: Mutex::default(),
+            guessed: Mutex::default(),
             contexts: Mutex::default(),
             deferred: Deferred::default(),
             freeing: Mutex::default(),
@@ -187,6 +190,7 @@ impl Driver {
             missing: _,
             defaults: _,
             refused: _,
+            guessed: _,
             summary: _,
             contexts,
             deferred: _,
@@ -223,10 +227,15 @@ impl Driver {
         self.refuse_once(why.to_owned(), "")
     }
 
-    /// Refuses an attribute that is not known of the profile, and says so the first time.
-    pub(crate) fn refuse_attribute<T>(&self, number: c_int) -> Outcome<T> {
-        let what = format!("device attribute {number} of profile {}", self.options.gpu_name());
-        self.refuse_once(what, NOT_IMPLEMENTED)
+    /// Says the first time that an attribute is not known of the profile.
+    pub(crate) fn note_guess(&self, number: c_int) {
+        let mut guessed = self.guessed.lock().unwrap_or_else(PoisonError::into_inner);
+        if guessed.insert(number) {
+            let name = self.options.gpu_name();
+            self.warn(&format!(
+                "device attribute {number} of profile {name} is not known: the answer is the H200's"
+            ));
+        }
     }
 
     /// Refuses the launch of a kernel that the image has as machine code only, and says so the first
