@@ -12,8 +12,8 @@ const MOST_X: u32 = i32::MAX as u32;
 const MOST_YZ: u32 = 65535;
 
 /// The fewest registers that a compiler may give a thread that has so many by the estimate. Of 400 kernels
-/// that nvcc, Numba and Triton made, ptxas 13.0 gave none fewer than
-/// a 2.6th, and none with more than 192 fewer than a 1.5th.
+/// that nvcc, Numba and Triton made, ptxas 13.0 gave none fewer than a 2.6th, and none with more than 192
+/// fewer than a 1.5th.
 const fn fewest(registers: u32) -> u32 {
     if registers <= 192 { registers / 3 } else { registers / 3 * 2 }
 }

@@ -14,7 +14,8 @@ use crate::types::Type;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Register {
     pub(super) slot: Slot,
-    /// The width in bits; 1 of a predicate. One of 8 bits is in the file of words, with any bits above. One of 128 bits is a pair ([`Register::halves`]).
+    /// The width in bits; 1 of a predicate. One of 8 bits is in the file of words, with any bits above. One
+    /// of 128 bits is a pair ([`Register::halves`]).
     pub(super) bits: u32,
 }
 

@@ -240,7 +240,7 @@ impl<'t> Builder<'_, 't> {
         let part = Self::part(kind, parts.len())?;
         let mut slots = Vec::new();
         for operand in parts {
-            slots.push(self.part_source(operand, part)?);
+            slots.push(self.source(operand, part)?);
         }
         let d = self.dest(to, kind)?;
         let run: Pure = match (width(kind), parts.len()) {
@@ -276,7 +276,7 @@ impl<'t> Builder<'_, 't> {
         let mut results = Vec::new();
         for operand in parts {
             let sink = matches!(operand, Operand::Name("_"));
-            results.push(if sink { None } else { Some(self.part_dest(operand, part)?) });
+            results.push(if sink { None } else { Some(self.dest(operand, part)?) });
         }
         let run: Pure = match (width(kind), part.bytes() * 8) {
             (16, _) => pure!(|l, op| take_apart::<u16, u8>(l, op, |a, i| (a >> (8 * i)) as u8)),

@@ -26,17 +26,13 @@ pub(super) fn width(kind: Type) -> u32 {
     kind.register_bits()
 }
 
-/// The width of a type that has one slot.
+/// The width of the narrowest register that takes a type that has one slot.
 fn narrow(kind: Type) -> Result<u32, Refusal> {
     match kind {
         Type::B128 => Err("the instruction has no .b128".to_owned()),
+        Type::B8 | Type::U8 | Type::S8 => Ok(8),
         kind => Ok(width(kind)),
     }
-}
-
-/// The width of the narrowest register that takes a type.
-fn least(kind: Type) -> Result<u32, Refusal> {
-    if kind.bytes() == 1 && kind != Type::Pred { Ok(8) } else { narrow(kind) }
 }
 
 impl<'t> Builder<'_, 't> {
@@ -87,29 +83,6 @@ impl<'t> Builder<'_, 't> {
         Ok(self.any_register(operand)?.is_some_and(|register| register.bits == 8))
     }
 
-    /// A part of a vector: a register as wide as its type, or a number.
-    pub(super) fn part_source(
-        &mut self,
-        operand: &Operand<'_>,
-        kind: Type,
-    ) -> Result<Slot, Refusal> {
-        match self.any_register(operand)? {
-            Some(register) if register.bits == least(kind)? => Ok(register.slot),
-            Some(register) => Err(wrong_width(operand, register.bits, least(kind)?)),
-            None => self.other_source(operand, kind),
-        }
-    }
-
-    /// A part of a vector that is a result.
-    pub(super) fn part_dest(&mut self, operand: &Operand<'_>, kind: Type) -> Result<Slot, Refusal> {
-        let register = self.relaxed_dest(operand, kind)?;
-        if register.bits == least(kind)? {
-            Ok(register.slot)
-        } else {
-            Err(wrong_width(operand, register.bits, least(kind)?))
-        }
-    }
-
     /// A source that may be in a wider register than its type: of `ld`, `st` and `cvt`.
     pub(super) fn relaxed_source(
         &mut self,
@@ -117,7 +90,7 @@ impl<'t> Builder<'_, 't> {
         kind: Type,
     ) -> Result<Slot, Refusal> {
         if let Some(register) = self.any_register(operand)? {
-            if register.bits < least(kind)? || matches!(register.bits, 1 | 128) {
+            if register.bits < narrow(kind)? || matches!(register.bits, 1 | 128) {
                 return Err(wrong_width(operand, register.bits, width(kind)));
             }
             return Ok(register.slot);
@@ -259,7 +232,7 @@ impl<'t> Builder<'_, 't> {
         operand: &Operand<'_>,
         kind: Type,
     ) -> Result<Register, Refusal> {
-        let want = least(kind)?;
+        let want = narrow(kind)?;
         if matches!(operand, Operand::Name("_")) {
             return Ok(Register { slot: self.temporary(file(want)), bits: want });
         }
