@@ -28,13 +28,18 @@ fn libraries() -> TempDir {
     folder
 }
 
-/// Compiles `tests/c/program.c` with these arguments after it.
-fn compiled(folder: &Path, arguments: &[&OsStr]) -> PathBuf {
+/// Compiles a program of `tests/c` with these arguments after it.
+fn compiled_from(source: &str, folder: &Path, arguments: &[&OsStr]) -> PathBuf {
     let program = folder.join("program");
     let mut command = Command::new("cc");
-    command.args(["-Wall", "-Werror", "-o"]).arg(&program).arg("tests/c/program.c");
+    command.args(["-Wall", "-Werror", "-o"]).arg(&program).arg(format!("tests/c/{source}"));
     assert!(command.args(arguments).status().expect("a C compiler").success());
     program
+}
+
+/// Compiles `tests/c/program.c`, likewise.
+fn compiled(folder: &Path, arguments: &[&OsStr]) -> PathBuf {
+    compiled_from("program.c", folder, arguments)
 }
 
 /// Runs a program, and checks what it says.
@@ -79,6 +84,19 @@ fn a_program_asks_for_symbols_with_the_librarys_version() {
     assert!(bytes.windows(name.len()).any(|text| text == name));
     let library = std::fs::read(library).expect("the library");
     assert!(library.windows(name.len()).any(|text| text == name));
+}
+
+#[test]
+fn memory_is_freed_by_functions_that_run_when_the_process_ends() {
+    let folder = libraries();
+    let library = folder.path().join("libcudart.so.13");
+    let program = compiled_from("at_exit.c", folder.path(), &[library.as_os_str()]);
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", folder.path()).env("PAGEWISE_DRIVER", "memory=1GiB log=off");
+    let output = command.output().expect("the program runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0 failures\n", "{errors}");
+    assert!(output.status.success(), "{errors}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //!
 //! Source of the figures: a probe of driver 580 on an H200 (defaults of limits, flags and ids).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_uint};
 
@@ -23,33 +23,42 @@ const UNSUPPORTED_LIMIT: c_int = 215;
 pub(crate) const MAP_HOST: c_uint = 8;
 
 thread_local! {
-    /// The contexts of this thread, as handles; the last is current.
-    static STACK: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    /// The context that is current on this thread, as a handle; 0 for none. It outlives the thread's
+    /// destructors: those of a program's static objects come later, and free memory.
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
+    /// The contexts below it, which become current again.
+    static BELOW: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The context that is current on this thread; 0 for none.
 pub(crate) fn current() -> usize {
-    STACK.with_borrow(|stack| stack.last().copied().unwrap_or_default())
+    CURRENT.get()
 }
 
 /// Makes a context current in place of the current one; 0 pops that.
 pub(crate) fn set_current(handle: usize) {
-    STACK.with_borrow_mut(|stack| {
-        stack.pop();
-        if handle != 0 {
-            stack.push(handle);
-        }
-    });
+    CURRENT.set(if handle != 0 { handle } else { take_below() });
 }
 
 /// Makes a context current; the one before becomes current again when it is popped.
 pub(crate) fn push(handle: usize) {
-    STACK.with_borrow_mut(|stack| stack.push(handle));
+    let before = CURRENT.replace(handle);
+    if before != 0 {
+        // A thread that has ended but for destructors has only the current one.
+        _ = BELOW.try_with(|below| below.borrow_mut().push(before));
+    }
 }
 
 /// Takes the current context from the stack.
 pub(crate) fn pop() -> Outcome<usize> {
-    STACK.with_borrow_mut(Vec::pop).ok_or(INVALID_CONTEXT)
+    match current() {
+        0 => Err(INVALID_CONTEXT),
+        _ => Ok(CURRENT.replace(take_below())),
+    }
+}
+
+fn take_below() -> usize {
+    BELOW.try_with(|below| below.borrow_mut().pop()).ok().flatten().unwrap_or_default()
 }
 
 /// How memory of a context is freed.
