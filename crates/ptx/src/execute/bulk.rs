@@ -4,11 +4,11 @@
 //! done nothing, the accesses to all of its missing pages are listed, and it is repeated later.
 
 use super::access::{Blocked, Reach, Wanted, read, write};
-use super::atomic::{modified, update};
 use super::block::Common;
 use super::engine::Engine;
 use super::mbarrier;
 use super::memory::Kind;
+use super::modify::{modified, update};
 use super::registers::lanes;
 use super::report::Cause;
 use super::warp::{Fragment, Warp};

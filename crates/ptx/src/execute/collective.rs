@@ -283,13 +283,18 @@ fn find_equal(
     members: &[u32; WIDTH],
 ) {
     let values = if wide { *lanes.double(op.s[0]) } else { lanes.word(op.s[0]).map(u64::from) };
-    let (mut results, mut held) = ([0; WIDTH], 0);
-    for lane in active(lanes.mask) {
-        let asked = members[lane] & lanes.mask;
-        let equal = active(asked).filter(|&other| values[other] == values[lane]);
-        let equal = equal.fold(0, |equal, other| equal | 1 << other);
-        results[lane] = if !all || equal == asked { equal } else { 0 };
-        held |= u32::from(equal == asked) << lane;
+    let (mut results, mut held, mut rest) = ([0; WIDTH], 0, lanes.mask);
+    // Lanes with the same value that name the same lanes have the same answer.
+    while let Some(lane) = active(rest).next() {
+        let (value, named) = (values[lane], members[lane]);
+        let asked = named & lanes.mask;
+        let equal = signs(&values.map(|other| if other == value { u32::MAX } else { 0 })) & asked;
+        let result = if !all || equal == asked { equal } else { 0 };
+        for alike in active(equal & rest | 1 << lane).filter(|&alike| members[alike] == named) {
+            results[alike] = result;
+            held |= u32::from(equal == asked) << alike;
+            rest &= !(1 << alike);
+        }
     }
     lanes.set_word(op.d[0], &results);
     if predicate {

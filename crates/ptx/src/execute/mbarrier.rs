@@ -1,10 +1,10 @@
 //! Mbarrier objects: phases that end when all arrivals and all transactions have come.
 
 use super::access::{Blocked, Wanted};
-use super::atomic::update;
 use super::block::Common;
 use super::engine::{Engine, first};
 use super::memory::Kind;
+use super::modify::update;
 use super::registers::lanes;
 use super::report::Cause;
 use super::warp::{Fragment, Warp};

@@ -34,6 +34,7 @@ mod matrix_access;
 mod mbarrier;
 mod meeting;
 mod memory;
+mod modify;
 mod moves;
 mod offsets;
 mod pair;
