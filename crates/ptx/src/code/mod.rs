@@ -2,6 +2,7 @@
 
 mod allocate;
 mod apply;
+mod even;
 mod file;
 mod form;
 mod lanes;

@@ -392,6 +392,10 @@ pub(crate) enum Reduce {
 /// The barriers of a block.
 pub(crate) const BARRIERS: u8 = 16;
 
+/// How many instructions the first turn of a warp behind a barrier has where warps go on evenly: they
+/// have loaded shared memory by then.
+pub(crate) const FIRST_TURN: u32 = 64;
+
 /// The operation of a barrier of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Barrier {

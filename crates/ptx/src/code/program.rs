@@ -1,5 +1,6 @@
 //! A kernel with all functions that it reaches, as one list of instructions.
 
+use super::even::even;
 use super::lanes::WIDTH;
 use super::op::{Code, Op, Origin};
 use super::unit::{Call, Constant, Files, Function};
@@ -32,6 +33,8 @@ pub(crate) struct Program {
     pub(crate) tables: Vec<Vec<u32>>,
     /// The kernel is the first.
     pub(crate) functions: Vec<Linked>,
+    /// Whether warps go on evenly from a position on, which is one behind a barrier.
+    pub(crate) even: Vec<bool>,
 }
 
 /// The functions that a function reaches, itself first.
@@ -69,6 +72,7 @@ impl Program {
             calls: Vec::new(),
             tables: Vec::new(),
             functions: Vec::new(),
+            even: Vec::new(),
         };
         let place = |index: u32| order.iter().position(|&other| other == index).map(|at| at as u32);
         for &index in order {
@@ -112,6 +116,7 @@ impl Program {
                 tables.map(|table| table.iter().map(|target| target + start).collect::<Vec<_>>()),
             );
         }
+        program.even = even(&program.ops, &program.tables);
         program
     }
 }

@@ -286,20 +286,27 @@ impl Common {
         }
     }
 
-    /// Fragments of a warp that waited for a barrier may go on if that is over.
-    pub(super) fn wake(&self, warp: &mut Warp) {
+    /// Fragments of a warp that waited for a barrier may go on if that is over. Returns whether there
+    /// are any.
+    #[inline(always)]
+    pub(super) fn wake(&self, warp: &mut Warp) -> bool {
+        let mut is_any = false;
         for fragment in &mut warp.fragments {
             if self.is_over(fragment.state) {
                 fragment.state = State::Ready;
+                is_any = true;
             }
         }
+        is_any
     }
 
-    /// The state of a fragment that waits for a round: it goes on if that is over.
+    /// The state of a fragment that has arrived at a barrier. The last one to arrive waits for its next
+    /// turn, too: a multiprocessor lets all warps go on at the same time. A warp that is alone goes on.
     #[inline(always)]
     pub(super) fn waiting(&self, round: Round) -> State {
         let state = State::Barrier(round);
-        if self.is_over(state) { State::Ready } else { state }
+        let is_alone = self.live <= WIDTH as u32;
+        if is_alone && self.is_over(state) { State::Ready } else { state }
     }
 
     /// How many whole warps can arrive at a barrier of all threads before the last one.

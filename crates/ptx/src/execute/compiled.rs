@@ -68,7 +68,7 @@ impl<'a> Engine<'a> {
             blocks: &raw const self.rules.shape.grid,
             visit: std::ptr::null_mut(),
         };
-        Entrance { state, recent: [None; RECENT], same: None, entered: None }
+        Entrance { state, recent: [None; RECENT], same: None, entered: None, is_short: false }
     }
 
     /// Whether a piece may begin at a position, now or once it is made.
@@ -94,9 +94,6 @@ impl<'a> Engine<'a> {
         }
         let turns = warp.taking_turns();
         let [fragment] = &mut warp.fragments[..] else { return ByPieces::Rest(0) };
-        if common.is_over(fragment.state) {
-            fragment.state = Waits::Ready;
-        }
         match fragment.state {
             Waits::Barrier(_) => return ByPieces::Turn(0),
             Waits::Ready if fragment.mask == u32::MAX && fragment.is_kernel() && !turns => {}
@@ -138,7 +135,8 @@ impl<'a> Engine<'a> {
                 None => self.enter_at(entrance, common, warp, (pc, quantum - spent)),
             };
             let Some(Entered { found, left, blocked }) = entered else {
-                if spent >= quantum {
+                // The next piece may be too long for the rest of a short turn.
+                if spent >= quantum || entrance.is_short && spent >= quantum / 2 {
                     break Went::Turn;
                 }
                 let Some(done) = self.step(entrance, common, warp, pc) else { break Went::Rest };
@@ -168,7 +166,8 @@ impl<'a> Engine<'a> {
             self.reach.counts.note(pc, pc + 1);
             spent += 1;
             if is_first {
-                entrance.same = Some(Same { found, left, rest, begin, spent });
+                let is_short = entrance.is_short;
+                entrance.same = Some(Same { found, left, rest, begin, spent, quantum, is_short });
             }
             let Behind::Barrier(index) = left.behind() else {
                 common.end_threads(warp, u32::MAX);

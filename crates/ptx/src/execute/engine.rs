@@ -71,7 +71,7 @@ impl Turn {
 }
 
 impl<'a> Engine<'a> {
-    /// Runs a warp for up to `quantum` instructions.
+    /// Runs a warp for up to `quantum` instructions, or few where all warps of the block go on evenly.
     #[inline(always)]
     pub(super) fn turn(
         &mut self,
@@ -80,11 +80,20 @@ impl<'a> Engine<'a> {
         warp: &mut Warp,
         quantum: u32,
     ) -> Turn {
+        let is_short = common.wake(warp) && self.goes_evenly(warp);
+        let quantum = entrance.begin_turn(is_short, quantum);
         match self.by_pieces(entrance, common, warp, quantum) {
             ByPieces::Turn(executed) => Turn::of(executed),
             ByPieces::Rest(spent) => self.rest(entrance, common, warp, (quantum, spent)),
             ByPieces::Trap(executed, trap) => Turn { executed: executed.into(), trap: Some(trap) },
         }
+    }
+
+    /// Whether a warp goes on evenly with the others of its block.
+    #[inline(always)]
+    fn goes_evenly(&self, warp: &Warp) -> bool {
+        let is_even = |pc: u32| self.program.even.get(pc as usize) == Some(&true);
+        warp.fragments.iter().any(|fragment| is_even(fragment.pc))
     }
 
     /// The rest of a turn, of which `spent` instructions are spent.
@@ -97,7 +106,6 @@ impl<'a> Engine<'a> {
         (quantum, spent): (u32, u32),
     ) -> Turn {
         let mut left = quantum - spent;
-        common.wake(warp);
         while left > 0 {
             let Some(mut fragment) = warp.pick() else { break };
             let slice = if warp.taking_turns() { left.min(256) } else { left };
@@ -119,8 +127,8 @@ impl<'a> Engine<'a> {
                     }
                 }
             }
-            common.wake(warp);
-            if left == 0 {
+            // Its fragments arrived at a barrier one after the other, the last of all threads.
+            if left == 0 || warp.fragments.iter().any(|f| common.is_over(f.state)) {
                 break;
             }
             match self.by_pieces(entrance, common, warp, left) {

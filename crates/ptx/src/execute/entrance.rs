@@ -2,6 +2,7 @@
 
 use super::access::Blocked;
 use super::report::Stats;
+use crate::code::FIRST_TURN;
 use crate::jit::{Left, Piece, Position, State};
 
 /// How many pieces are remembered.
@@ -18,6 +19,8 @@ pub(super) struct Entrance<'a> {
     pub(super) same: Option<Same<'a>>,
     /// How the next warp has left the first piece of its turn, if it has run that already.
     pub(super) entered: Option<Entered<'a>>,
+    /// Whether this turn of a warp is a short one, behind a barrier.
+    pub(super) is_short: bool,
 }
 
 /// A piece at a position.
@@ -43,11 +46,26 @@ pub(super) struct Same<'a> {
     /// The instructions that were left in the turn, and the first one of the extent that was left.
     pub(super) rest: u64,
     pub(super) begin: u64,
-    /// All instructions of the turn.
+    /// All instructions of the turn, and how many it could have.
     pub(super) spent: u32,
+    pub(super) quantum: u32,
+    /// Whether the turn was a short one, behind a barrier.
+    pub(super) is_short: bool,
 }
 
 impl Entrance<'_> {
+    /// A turn begins, of `quantum` instructions or fewer. Gives how many.
+    #[inline(always)]
+    pub(super) fn begin_turn(&mut self, is_short: bool, quantum: u32) -> u32 {
+        self.is_short = is_short;
+        match (&self.entered, self.same) {
+            // It has entered a piece with that many.
+            (Some(_), Some(same)) => same.quantum,
+            _ if is_short => quantum.min(FIRST_TURN),
+            _ => quantum,
+        }
+    }
+
     /// The bytes that pieces read and wrote are added to the figures.
     #[inline(always)]
     pub(super) fn take_bytes(&mut self, stats: &mut Stats) {

@@ -38,6 +38,9 @@ pub struct Run {
     param_bytes: u32,
     blocks: u64,
     started: u64,
+    /// The slots of resident blocks that the first step fills. A launch that only repeats one before
+    /// makes no step.
+    slots_to_fill: u32,
     resident: Vec<Box<Block>>,
     /// The memory of blocks that have ended: their buffers, and their places.
     buffers: Vec<Buffers>,
@@ -98,7 +101,7 @@ impl Run {
         let mut bytes = Bytes::default();
         bytes.fill(params);
         let compiled = kernel.compiled.of(sizes_of(kernel, &rules, params));
-        let mut run = Self {
+        Self {
             kernel: kernel.clone(),
             rules,
             quantum: config.quantum.max(1),
@@ -109,6 +112,7 @@ impl Run {
             param_bytes: params.len() as u32,
             blocks,
             started: 0,
+            slots_to_fill: slots,
             resident: Vec::new(),
             buffers: Vec::new(),
             places: Vec::new(),
@@ -125,13 +129,7 @@ impl Run {
             rounds: 0,
             fault: None,
             end: None,
-        };
-        // Hardware gives each multiprocessor one block, and then each a second one.
-        let each = run.rules.shape.cluster_size();
-        for first in 0..slots / each {
-            run.make_resident(first * each);
         }
-        run
     }
 
     /// Runs until the grid is complete, every warp waits, the kernel ends early, or about `budget`
@@ -141,6 +139,10 @@ impl Run {
     pub fn step(&mut self, memory: &mut dyn Memory, host: &mut dyn Host, budget: u64) -> Step {
         if let Some(report) = &self.end {
             return Step::Trap(report.clone());
+        }
+        self.fill_slots();
+        if !self.outstanding.is_empty() {
+            (self.cursor, self.progress) = ((0, 0), false);
         }
         self.forget_memory();
         self.wake();
@@ -228,10 +230,14 @@ impl Run {
         memory: &mut dyn Memory,
         host: &mut dyn Host,
     ) -> bool {
-        let quantum = std::mem::replace(&mut self.quantum, 1);
-        self.cursor = at;
+        let before = (self.quantum, self.cursor, self.rounds);
+        let blocks = (self.started, self.resident.len());
+        (self.quantum, self.cursor) = (1, at);
         let report = self.turns(memory, host, 0);
-        (self.quantum, self.cursor) = (quantum, (0, 0));
+        (self.quantum, self.cursor, self.rounds) = before;
+        if (self.started, self.resident.len()) != blocks {
+            self.cursor = (0, 0);
+        }
         report.map(|report| self.ended(report)).is_none()
     }
 
@@ -244,8 +250,15 @@ impl Run {
                 fragment.state = State::Ready;
             }
         }
-        self.cursor = (0, 0);
-        self.progress = false;
+    }
+
+    /// The first blocks of the grid become resident.
+    fn fill_slots(&mut self) {
+        // Hardware gives each multiprocessor one block, and then each a second one.
+        let each = self.rules.shape.cluster_size();
+        for first in 0..std::mem::take(&mut self.slots_to_fill) / each {
+            self.make_resident(first * each);
+        }
     }
 
     /// The next block of the grid, or all blocks of the next cluster, become resident from a slot on.
@@ -406,7 +419,7 @@ impl Run {
             }
             if !watches {
                 let most = target.saturating_sub(engine.reach.stats.warp_instructions);
-                warp += engine.lap(&mut entrance, common, &mut warps[warp..], (quantum, most));
+                warp += engine.lap(&mut entrance, common, &mut warps[warp..], most);
             }
             if warp < warps.len() {
                 let waiting = engine.reach.outstanding.len();

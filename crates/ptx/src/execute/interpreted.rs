@@ -53,7 +53,7 @@ impl<'a> Engine<'a> {
         _: &mut Entrance<'a>,
         _: &mut Common,
         _: &mut [Warp],
-        _: (u32, u64),
+        _: u64,
     ) -> usize {
         0
     }

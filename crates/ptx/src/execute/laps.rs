@@ -20,7 +20,7 @@ impl<'a> Engine<'a> {
         entrance: &mut Entrance<'a>,
         common: &mut Common,
         warps: &mut [Warp],
-        (quantum, most): (u32, u64),
+        most: u64,
     ) -> usize {
         let Some(same) = entrance.same else { return 0 };
         let room = match same.left.behind() {
@@ -30,12 +30,13 @@ impl<'a> Engine<'a> {
         let room = u64::from(room).min(most.saturating_sub(1) / u64::from(same.spent));
         let mut done = 0;
         for warp in warps.iter_mut().take(room as usize) {
-            if !is_at(common, warp, same.found.pc) {
+            if !is_at(common, warp, &same) {
                 break;
             }
             self.approach(&mut entrance.state, warp);
             let state = &mut entrance.state;
-            let Some(entered) = self.enter(state, common, (warp, None), same.found, quantum) else {
+            let Some(entered) = self.enter(state, common, (warp, None), same.found, same.quantum)
+            else {
                 break;
             };
             let state = &entrance.state;
@@ -88,13 +89,15 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// Whether all lanes of a warp can go on at a position.
+/// Whether all lanes of a warp can begin a turn like that of the warp before.
 #[inline(always)]
-fn is_at(common: &Common, warp: &Warp, pc: u32) -> bool {
+fn is_at(common: &Common, warp: &Warp, same: &Same<'_>) -> bool {
     let [fragment] = &warp.fragments[..] else { return false };
-    fragment.pc == pc
+    let may_go_on =
+        common.is_over(fragment.state) || !same.is_short && fragment.state == Waits::Ready;
+    may_go_on
+        && fragment.pc == same.found.pc
         && fragment.mask == u32::MAX
         && fragment.is_kernel()
-        && (fragment.state == Waits::Ready || common.is_over(fragment.state))
         && !warp.taking_turns()
 }

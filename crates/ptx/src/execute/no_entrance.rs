@@ -2,5 +2,15 @@
 
 use std::marker::PhantomData;
 
+use crate::code::FIRST_TURN;
+
 /// The way into pieces: there are none.
 pub(super) struct Entrance<'a>(pub(super) PhantomData<&'a ()>);
+
+impl Entrance<'_> {
+    /// A turn begins, of `quantum` instructions or fewer. Gives how many.
+    #[inline(always)]
+    pub(super) fn begin_turn(&mut self, is_short: bool, quantum: u32) -> u32 {
+        if is_short { quantum.min(FIRST_TURN) } else { quantum }
+    }
+}

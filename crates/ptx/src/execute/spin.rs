@@ -40,7 +40,7 @@ impl Run {
         if self.has_limit() {
             return false;
         }
-        let Some(running) = self.begun().map(running) else { return false };
+        let Some(running) = self.begun().and_then(running) else { return false };
         !running.is_empty() && running.into_iter().all(|at| self.comes_back(at, memory, host))
     }
 
@@ -69,15 +69,19 @@ impl Run {
     }
 }
 
-/// The warps that can run, by their block.
-fn running<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<(usize, usize)> {
-    let can_run = |block: &Block, warp: &Warp| {
-        warp.fragments.iter().any(|f| f.state == State::Ready || block.common.is_over(f.state))
-    };
-    let warps = |(at, block): (usize, &'b Block)| {
-        let of_block = block.warps.iter().enumerate();
-        let runs = of_block.filter(|(_, warp)| can_run(block, warp));
-        runs.map(|(warp, _)| (at, warp)).collect::<Vec<_>>()
-    };
-    blocks.enumerate().flat_map(warps).collect()
+/// The warps that can run, by their block. `None` if some have a barrier behind them and did not go on
+/// yet: they do so together.
+fn running<'b>(blocks: impl Iterator<Item = &'b Block>) -> Option<Vec<(usize, usize)>> {
+    let mut running = Vec::new();
+    for (at, block) in blocks.enumerate() {
+        for (index, warp) in block.warps.iter().enumerate() {
+            if warp.fragments.iter().any(|f| block.common.is_over(f.state)) {
+                return None;
+            }
+            if warp.fragments.iter().any(|f| f.state == State::Ready) {
+                running.push((at, index));
+            }
+        }
+    }
+    Some(running)
 }

@@ -7,7 +7,7 @@ use cranelift_codegen::ir::Block;
 use super::segment::key;
 use super::state::Of;
 use crate::code::{
-    CONSTANT, Code, File, Op, Place, Program, Register, Special, UNGUARDED, is_constant,
+    CONSTANT, Code, FIRST_TURN, File, Op, Place, Program, Register, Special, UNGUARDED, is_constant,
 };
 
 /// The most instructions of an extent: pieces overlap where warps' turns end, and each is compiled.
@@ -49,8 +49,8 @@ impl Extent {
     ///
     /// Parts of a warp meet where jumps lead, and a piece for them cannot be left within an extent.
     fn at((program, targets): (&Program, &Targets), of: Of, start: u32) -> Self {
-        let mut end = start;
-        while end - start < MOST {
+        let (mut end, most) = (start, longest(program, start));
+        while end - start < most {
             let Some(op) = program.ops.get(end as usize) else { break };
             if !is_compiled(program, of, op) {
                 break;
@@ -225,6 +225,13 @@ fn is_clock(special: Special) -> bool {
             | Special::GlobalTimerHigh
             | Special::Grid
     )
+}
+
+/// The most instructions of an extent from a position on. One from which warps go on evenly fits in their
+/// first turn.
+fn longest(program: &Program, start: u32) -> u32 {
+    let is_even = program.even.get(start as usize) == Some(&true);
+    if is_even { FIRST_TURN.min(MOST) } else { MOST }
 }
 
 /// Whether an extent ends with an instruction: a jump that is always taken, or one back. `next` is the
