@@ -5,63 +5,76 @@
 //! stores: the loads come soon, the stores late. Where no such store follows a load, the order of
 //! warps makes no difference, and they may run one after the other.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use super::op::{Code, Op, Place, UNGUARDED};
 
-/// The accesses behind a position, up to the next barrier.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Ahead {
-    /// A store to shared memory.
-    stores: bool,
-    /// A load of shared memory, and a store behind it.
-    loads_and_stores: bool,
-}
+/// A store fewer instructions behind a load does not wait for other warps on a GPU either. A load of other
+/// memory and a loop take as long as so many.
+const FAR: u32 = 16;
 
 /// Whether warps go on evenly from each position on, which is one behind a barrier.
 pub(super) fn even(ops: &[Op], tables: &[Vec<u32>]) -> Vec<bool> {
-    let has_barrier = ops.iter().any(|op| matches!(op.code, Code::Barrier { .. }));
-    if !has_barrier {
-        return vec![false; ops.len()];
+    let mut even = vec![false; ops.len()];
+    let behind_barriers =
+        (1..ops.len()).filter(|&at| matches!(ops[at - 1].code, Code::Barrier { .. }));
+    let mut behind_barriers = behind_barriers.peekable();
+    if behind_barriers.peek().is_none() {
+        return even;
     }
-    let ahead = ahead(ops, tables);
-    let behind_barrier = |at: usize| at > 0 && matches!(ops[at - 1].code, Code::Barrier { .. });
-    (0..ops.len()).map(|at| behind_barrier(at) && ahead[at].loads_and_stores).collect()
+    let before = predecessors(ops, tables);
+    let stores = (0..ops.len()).filter(|&at| accesses(&ops[at]).1);
+    let to_store = distances(&before, ops, stores);
+    let is_far = |at: usize| to_store[at].is_some_and(|distance| distance >= FAR);
+    // A function that is called may load and store as it likes.
+    let is_call = |at: usize| matches!(ops[at].code, Code::Call(_) | Code::CallIndirect(_));
+    let loads = (0..ops.len()).filter(|&at| is_call(at) || accesses(&ops[at]).0 && is_far(at));
+    let to_load = distances(&before, ops, loads);
+    behind_barriers.for_each(|at| even[at] = to_load[at].is_some());
+    even
 }
 
-/// The accesses behind each position. Each is looked at again when more is known of one that follows it, twice at
-/// most for each of these.
-fn ahead(ops: &[Op], tables: &[Vec<u32>]) -> Vec<Ahead> {
-    let mut before = vec![Vec::new(); ops.len()];
-    for at in 0..ops.len() {
-        for next in followers(ops, tables, at) {
-            if let Some(all) = before.get_mut(next as usize) {
-                all.push(at as u32);
+/// How many instructions each position is before the nearest of some others. `None` if a barrier comes
+/// first, or none of them ever.
+fn distances(
+    before: &[Vec<u32>],
+    ops: &[Op],
+    from: impl Iterator<Item = usize>,
+) -> Vec<Option<u32>> {
+    let mut distances = vec![None; ops.len()];
+    let mut next: BinaryHeap<Reverse<(u32, usize)>> = from.map(|at| Reverse((0, at))).collect();
+    while let Some(Reverse((distance, at))) = next.pop() {
+        if distances[at].is_some() {
+            continue;
+        }
+        distances[at] = Some(distance);
+        for &earlier in &before[at] {
+            let earlier = earlier as usize;
+            let is_barrier = matches!(ops[earlier].code, Code::Barrier { .. });
+            if distances[earlier].is_none() && !is_barrier {
+                next.push(Reverse((
+                    distance.saturating_add(length(&ops[earlier], earlier)),
+                    earlier,
+                )));
             }
         }
     }
-    let mut ahead: Vec<Ahead> = ops.iter().map(|op| at(op, Ahead::default())).collect();
-    let mut changed: Vec<u32> = (0..ops.len() as u32).collect();
-    while let Some(position) = changed.pop() {
-        let known = ahead[position as usize];
-        for &earlier in &before[position as usize] {
-            let old = ahead[earlier as usize];
-            let new = at(&ops[earlier as usize], known);
-            let all = Ahead {
-                stores: old.stores | new.stores,
-                loads_and_stores: old.loads_and_stores | new.loads_and_stores,
-            };
-            if all != old {
-                ahead[earlier as usize] = all;
-                changed.push(earlier);
-            }
-        }
-    }
-    ahead
+    distances
 }
 
-/// The accesses of an instruction and those behind it.
-fn at(op: &Op, behind: Ahead) -> Ahead {
-    let (loads, stores) = match op.code {
-        Code::Barrier { .. } => return Ahead::default(),
+/// As how many instructions one counts.
+fn length(op: &Op, position: usize) -> u32 {
+    match op.code {
+        Code::Load(access) if matches!(access.place, Place::Global | Place::Generic) => FAR,
+        Code::Branch(target) if target as usize <= position => FAR,
+        _ => 1,
+    }
+}
+
+/// Whether an instruction may load shared memory, and whether it may store to it.
+fn accesses(op: &Op) -> (bool, bool) {
+    match op.code {
         Code::Load(access) => loads_or_stores(access.place, false),
         Code::Store(access) => loads_or_stores(access.place, true),
         Code::Atomic(atomic) => [may_be_shared(atomic.place); 2].into(),
@@ -69,11 +82,8 @@ fn at(op: &Op, behind: Ahead) -> Ahead {
         Code::Matrix(place, matrix) => loads_or_stores(place, matrix.store),
         Code::Tiles(tiles) => loads_or_stores(tiles.place, tiles.store),
         Code::Copy { .. } | Code::Bulk(_) => (false, true),
-        Code::Call(_) | Code::CallIndirect(_) => (true, true),
         _ => (false, false),
-    };
-    let stores = stores || behind.stores;
-    Ahead { stores, loads_and_stores: loads && stores || behind.loads_and_stores }
+    }
 }
 
 fn loads_or_stores(place: Place, is_store: bool) -> (bool, bool) {
@@ -83,6 +93,19 @@ fn loads_or_stores(place: Place, is_store: bool) -> (bool, bool) {
 
 fn may_be_shared(place: Place) -> bool {
     matches!(place, Place::Shared | Place::Cluster | Place::Generic)
+}
+
+/// The positions that may come before each.
+fn predecessors(ops: &[Op], tables: &[Vec<u32>]) -> Vec<Vec<u32>> {
+    let mut before = vec![Vec::new(); ops.len()];
+    for at in 0..ops.len() {
+        for next in followers(ops, tables, at) {
+            if let Some(all) = before.get_mut(next as usize) {
+                all.push(at as u32);
+            }
+        }
+    }
+    before
 }
 
 /// The positions that may follow one.

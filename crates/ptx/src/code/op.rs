@@ -304,15 +304,6 @@ pub(crate) struct Atomic {
     pub(crate) vector: u8,
 }
 
-impl Atomic {
-    /// Whether it adds integers of 32 or 64 bits.
-    #[inline(always)]
-    pub(crate) fn is_integer_sum(self) -> bool {
-        use Operand::{B32, B64, S32, S64};
-        self.modify == Modify::Add && matches!(self.operand, B32 | B64 | S32 | S64)
-    }
-}
-
 /// `atom.exch.b128` and `atom.cas.b128`: the sources are the address and the halves of the operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AtomicPair {

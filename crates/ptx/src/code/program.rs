@@ -33,8 +33,8 @@ pub(crate) struct Program {
     pub(crate) tables: Vec<Vec<u32>>,
     /// The kernel is the first.
     pub(crate) functions: Vec<Linked>,
-    /// Whether warps go on evenly from a position on, which is one behind a barrier.
-    pub(crate) even: Vec<bool>,
+    /// Whether warps go on evenly from each position on, which is one behind a barrier.
+    even: Vec<bool>,
 }
 
 /// The functions that a function reaches, itself first.
@@ -57,6 +57,12 @@ pub(crate) fn reached(functions: &[Function], from: u32) -> Vec<u32> {
 }
 
 impl Program {
+    /// Whether the warps of a block go on evenly from a position on, which is one behind a barrier.
+    #[inline(always)]
+    pub(crate) fn goes_evenly(&self, position: u32) -> bool {
+        self.even.get(position as usize) == Some(&true)
+    }
+
     /// Joins functions. `value` says what a constant is.
     pub(crate) fn link(
         functions: &[Function],

@@ -41,7 +41,9 @@ impl Engine<'_> {
         let swap = atomic.modify == Modify::CompareAndSwap;
         let second = if swap { values(&lanes, op.s[2], bytes) } else { [0; WIDTH] };
         // SAFETY: `places` gave the pointers for these bytes, aligned to their size, to write.
-        let old = unsafe { ByLane { pointers, first, second, mask }.apply(atomic) };
+        let old = unsafe {
+            ByLane { pointers: &pointers, first: &first, second: &second, mask }.apply(atomic)
+        };
         if atomic.result && bytes == 8 {
             lanes.set_double(op.d[0], &old);
         } else if atomic.result {

@@ -300,13 +300,13 @@ impl Common {
         is_any
     }
 
-    /// The state of a fragment that has arrived at a barrier. The last one to arrive waits for its next
-    /// turn, too: a multiprocessor lets all warps go on at the same time. A warp that is alone goes on.
+    /// The state of a fragment that has arrived at a barrier. The last one to arrive goes on, but waits
+    /// for its next turn where all warps of the block go on evenly.
     #[inline(always)]
-    pub(super) fn waiting(&self, round: Round) -> State {
+    pub(super) fn waiting(&self, round: Round, is_even: impl FnOnce() -> bool) -> State {
         let state = State::Barrier(round);
-        let is_alone = self.live <= WIDTH as u32;
-        if is_alone && self.is_over(state) { State::Ready } else { state }
+        let goes_on = || self.live <= WIDTH as u32 || !is_even();
+        if self.is_over(state) && goes_on() { State::Ready } else { state }
     }
 
     /// How many whole warps can arrive at a barrier of all threads before the last one.

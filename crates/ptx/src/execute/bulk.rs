@@ -207,7 +207,9 @@ unsafe fn carry_out(bulk: Bulk, from: &[Piece], to: &[Piece]) {
             // SAFETY: a unit has 16 bytes, which its elements fill; the caller promises them.
             unsafe {
                 let value = read(from.wrapping_add(at), bytes as u8);
-                update(to.wrapping_add(at), bytes, |old| modified(atomic, old, value, 0));
+                update(to.wrapping_add(at), bytes, |old| {
+                    modified((atomic.modify, atomic.operand), atomic, old, [value, 0])
+                });
             }
         }
     }

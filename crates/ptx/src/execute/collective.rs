@@ -141,7 +141,7 @@ impl Engine<'_> {
         } else {
             fragment.pc += 1;
         }
-        fragment.state = common.waiting(round);
+        fragment.state = common.waiting(round, || self.program.goes_evenly(fragment.pc));
         Next::Stop
     }
 }

@@ -176,7 +176,7 @@ impl<'a> Engine<'a> {
             };
             pc += 1;
             let round = common.arrive(index.into(), 0, WIDTH as u32, (0, 0));
-            let waits = common.waiting(round);
+            let waits = common.waiting(round, || self.program.goes_evenly(pc));
             if let Some(fragment) = warp.fragments.first_mut() {
                 (fragment.state, fragment.alone) = (waits, false);
             }

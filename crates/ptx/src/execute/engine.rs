@@ -80,20 +80,14 @@ impl<'a> Engine<'a> {
         warp: &mut Warp,
         quantum: u32,
     ) -> Turn {
-        let is_short = common.wake(warp) && self.goes_evenly(warp);
+        let is_short =
+            common.wake(warp) && warp.fragments.iter().any(|f| self.program.goes_evenly(f.pc));
         let quantum = entrance.begin_turn(is_short, quantum);
         match self.by_pieces(entrance, common, warp, quantum) {
             ByPieces::Turn(executed) => Turn::of(executed),
             ByPieces::Rest(spent) => self.rest(entrance, common, warp, (quantum, spent)),
             ByPieces::Trap(executed, trap) => Turn { executed: executed.into(), trap: Some(trap) },
         }
-    }
-
-    /// Whether a warp goes on evenly with the others of its block.
-    #[inline(always)]
-    fn goes_evenly(&self, warp: &Warp) -> bool {
-        let is_even = |pc: u32| self.program.even.get(pc as usize) == Some(&true);
-        warp.fragments.iter().any(|fragment| is_even(fragment.pc))
     }
 
     /// The rest of a turn, of which `spent` instructions are spent.
@@ -127,8 +121,9 @@ impl<'a> Engine<'a> {
                     }
                 }
             }
-            // Its fragments arrived at a barrier one after the other, the last of all threads.
-            if left == 0 || warp.fragments.iter().any(|f| common.is_over(f.state)) {
+            // Its fragments may have arrived at a barrier one after the other, the last of all threads.
+            let have_met = |warp: &Warp| warp.fragments.iter().any(|f| common.is_over(f.state));
+            if left == 0 || warp.fragments.len() > 1 && have_met(warp) {
                 break;
             }
             match self.by_pieces(entrance, common, warp, left) {

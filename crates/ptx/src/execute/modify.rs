@@ -8,10 +8,10 @@ use crate::math::half::{self, Binary16, Brain16, Choice, Modifiers};
 use crate::math::{double, single};
 
 /// The operands of an atomic in each lane of a mask, and the places that it modifies.
-pub(super) struct ByLane {
-    pub(super) pointers: Pointers,
-    pub(super) first: [u64; WIDTH],
-    pub(super) second: [u64; WIDTH],
+pub(super) struct ByLane<'a> {
+    pub(super) pointers: &'a Pointers,
+    pub(super) first: &'a [u64; WIDTH],
+    pub(super) second: &'a [u64; WIDTH],
     pub(super) mask: u32,
 }
 
@@ -19,17 +19,15 @@ pub(super) struct ByLane {
 macro_rules! by_kind {
     ($lanes:expr, $atomic:expr; $($modify:ident $operand:ident),* $(,)?) => {
         match ($atomic.modify, $atomic.operand) {
-            $((Modify::$modify, Operand::$operand) => $lanes.each(Atomic {
-                modify: Modify::$modify,
-                operand: Operand::$operand,
-                ..$atomic
-            }),)*
-            _ => $lanes.each($atomic),
+            $((Modify::$modify, Operand::$operand) => {
+                $lanes.each((Modify::$modify, Operand::$operand), $atomic)
+            })*
+            kind => $lanes.each(kind, $atomic),
         }
     };
 }
 
-impl ByLane {
+impl ByLane<'_> {
     /// Carries out the atomic in one lane after the other. Gives the values before.
     ///
     /// # Safety
@@ -37,7 +35,7 @@ impl ByLane {
     pub(super) unsafe fn apply(&self, atomic: Atomic) -> [u64; WIDTH] {
         // SAFETY: the caller promises the same for all lanes.
         unsafe {
-            if atomic.is_integer_sum() && self.have_one_place() {
+            if is_integer_sum(atomic.modify, atomic.operand) && self.have_one_place() {
                 return self.sum_at_once(atomic);
             }
             by_kind!(self, atomic;
@@ -65,27 +63,32 @@ impl ByLane {
             sum = sum.wrapping_add(self.first[lane]);
         }
         let pointer = self.pointers[self.mask.trailing_zeros() as usize % WIDTH];
+        let place = (atomic.operand.bytes(), atomic.place.is_shared());
         // SAFETY: the caller promises the same for each lane's pointer.
-        let before = unsafe { add(atomic, pointer, sum) };
+        let before = unsafe { add(place, pointer, sum) };
         sums.map(|sum| before.wrapping_add(sum))
     }
 
+    /// The kind is that of the atomic. It comes by itself, so that code for one kind has it as a constant.
+    ///
     /// # Safety
     /// As for [`ByLane::apply`].
     #[inline(always)]
-    unsafe fn each(&self, atomic: Atomic) -> [u64; WIDTH] {
+    unsafe fn each(&self, kind: (Modify, Operand), atomic: Atomic) -> [u64; WIDTH] {
+        let (modify, operand) = kind;
+        let (is_sum, is_shared) = (is_integer_sum(modify, operand), atomic.place.is_shared());
         let mut old = [0; WIDTH];
         for lane in active(self.mask) {
             let (pointer, value) = (self.pointers[lane], self.first[lane]);
-            let next = |old| modified(atomic, old, value, self.second[lane]);
+            let next = |old| modified(kind, atomic, old, [value, self.second[lane]]);
             // SAFETY: the caller promises the same for each lane's pointer.
             old[lane] = unsafe {
-                if atomic.is_integer_sum() {
-                    add(atomic, pointer, value)
-                } else if atomic.place.is_shared() {
-                    replace(pointer, atomic.operand.bytes() as u8, next)
+                if is_sum {
+                    add((operand.bytes(), is_shared), pointer, value)
+                } else if is_shared {
+                    replace(pointer, operand.bytes() as u8, next)
                 } else {
-                    update(pointer, atomic.operand.bytes(), next)
+                    update(pointer, operand.bytes(), next)
                 }
             };
         }
@@ -93,17 +96,16 @@ impl ByLane {
     }
 }
 
-/// Adds integers in one step, and gives the old one: the most frequent atomic, which machines have.
+/// Adds integers of so many bytes, in shared memory or not, in one step, and gives the old one: the most frequent atomic, which machines have.
 ///
 /// # Safety
 /// As for [`update`], of four or eight bytes.
 #[inline(always)]
-unsafe fn add(atomic: Atomic, pointer: *mut u8, value: u64) -> u64 {
-    let bytes = atomic.operand.bytes();
+unsafe fn add((bytes, is_shared): (u32, bool), pointer: *mut u8, value: u64) -> u64 {
     // SAFETY: the caller promises a pointer for as many bytes; other threads of the process use atomics
     // on these bytes, too.
     unsafe {
-        if atomic.place.is_shared() {
+        if is_shared {
             replace(pointer, bytes as u8, |old| old.wrapping_add(value))
         } else if bytes == 4 {
             let place = AtomicU32::from_ptr(pointer.cast());
@@ -112,6 +114,13 @@ unsafe fn add(atomic: Atomic, pointer: *mut u8, value: u64) -> u64 {
             AtomicU64::from_ptr(pointer.cast()).fetch_add(value, Ordering::SeqCst)
         }
     }
+}
+
+/// Whether an atomic adds integers of 32 or 64 bits.
+#[inline(always)]
+fn is_integer_sum(modify: Modify, operand: Operand) -> bool {
+    use Operand::{B32, B64, S32, S64};
+    modify == Modify::Add && matches!(operand, B32 | B64 | S32 | S64)
 }
 
 /// Replaces bytes of shared memory, and gives the old ones. Only the thread that runs the grid reaches
@@ -164,8 +173,13 @@ pub(super) unsafe fn update(pointer: *mut u8, bytes: u32, next: impl Fn(u64) -> 
 
 /// The new value of an atomic.
 #[inline(always)]
-pub(super) fn modified(atomic: Atomic, old: u64, a: u64, b: u64) -> u64 {
-    match (atomic.modify, atomic.operand) {
+pub(super) fn modified(
+    (modify, operand): (Modify, Operand),
+    atomic: Atomic,
+    old: u64,
+    [a, b]: [u64; 2],
+) -> u64 {
+    match (modify, operand) {
         (Modify::And, _) => old & a,
         (Modify::Or, _) => old | a,
         (Modify::Xor, _) => old ^ a,

@@ -230,8 +230,7 @@ fn is_clock(special: Special) -> bool {
 /// The most instructions of an extent from a position on. One from which warps go on evenly fits in their
 /// first turn.
 fn longest(program: &Program, start: u32) -> u32 {
-    let is_even = program.even.get(start as usize) == Some(&true);
-    if is_even { FIRST_TURN.min(MOST) } else { MOST }
+    if program.goes_evenly(start) { FIRST_TURN.min(MOST) } else { MOST }
 }
 
 /// Whether an extent ends with an instruction: a jump that is always taken, or one back. `next` is the
