@@ -42,17 +42,23 @@ fn compiled(folder: &Path, arguments: &[&OsStr]) -> PathBuf {
     compiled_from("program.c", folder, arguments)
 }
 
-/// Runs a program, and checks what it says.
-fn runs(program: &Path, folder: &Path) {
+/// Runs a program, and checks that it succeeds and says this. Gives what it writes to stderr.
+fn says(program: &Path, folder: &Path, expected: &str) -> String {
     let mut command = Command::new(program);
     command.env("LD_LIBRARY_PATH", folder).env("PAGEWISE_DRIVER", "memory=1GiB log=off");
     let output = command.output().expect("the program runs");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "all as expected\n", "{errors}");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{errors}");
+    assert!(output.status.success(), "{errors}");
+    errors
+}
+
+/// Runs `tests/c/program.c`, and checks all that it says.
+fn runs(program: &Path, folder: &Path) {
+    let errors = says(program, folder, "all as expected\n");
     let refused = "cudaCreateSurfaceObject is not supported";
     assert_eq!(errors.matches(refused).count(), 1, "stderr names a function once: {errors}");
     assert!(!errors.contains("no version information"), "{errors}");
-    assert!(output.status.success());
 }
 
 #[test]
@@ -91,12 +97,7 @@ fn memory_is_freed_by_functions_that_run_when_the_process_ends() {
     let folder = libraries();
     let library = folder.path().join("libcudart.so.13");
     let program = compiled_from("at_exit.c", folder.path(), &[library.as_os_str()]);
-    let mut command = Command::new(program);
-    command.env("LD_LIBRARY_PATH", folder.path()).env("PAGEWISE_DRIVER", "memory=1GiB log=off");
-    let output = command.output().expect("the program runs");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "0 failures\n", "{errors}");
-    assert!(output.status.success(), "{errors}");
+    says(&program, folder.path(), "0 failures\n");
 }
 
 #[test]

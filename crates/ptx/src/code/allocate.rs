@@ -4,7 +4,7 @@
 //! register then lives from its first to its last position, and a linear scan hands out places.
 
 use super::file::File;
-use super::op::{Code, Draft, Slot};
+use super::op::{Draft, Slot};
 use super::unit::Files;
 
 /// Bits of liveness beyond which registers keep a place of their own: hostile texts cost no more.
@@ -50,20 +50,10 @@ pub(crate) fn blocks(drafts: &[Draft], tables: &[Vec<u32>]) -> Vec<usize> {
     starts[0] = true;
     starts[drafts.len()] = true;
     for (at, draft) in drafts.iter().enumerate() {
-        match draft.code {
-            Code::Branch(target) => {
-                starts[target as usize] = true;
-                starts[at + 1] = true;
-            }
-            Code::BranchTable(table) => {
-                for &target in &tables[table as usize] {
-                    starts[target as usize] = true;
-                }
-                starts[at + 1] = true;
-            }
-            Code::Return | Code::Exit => starts[at + 1] = true,
-            _ => {}
+        for &target in draft.code.targets(tables) {
+            starts[target as usize] = true;
         }
+        starts[at + 1] |= draft.code.leads_away();
     }
     (0..=drafts.len()).filter(|&at| starts[at]).collect()
 }
@@ -72,20 +62,10 @@ pub(crate) fn blocks(drafts: &[Draft], tables: &[Vec<u32>]) -> Vec<usize> {
 fn followers(drafts: &[Draft], tables: &[Vec<u32>], blocks: &[usize], block: usize) -> Vec<usize> {
     let last = blocks[block + 1] - 1;
     let index = |position: usize| blocks.binary_search(&position).ok();
-    let mut next = Vec::new();
-    let falls = match drafts[last].code {
-        Code::Branch(target) => {
-            next.extend(index(target as usize));
-            drafts[last].guard.is_some()
-        }
-        Code::BranchTable(table) => {
-            next.extend(tables[table as usize].iter().filter_map(|&target| index(target as usize)));
-            drafts[last].guard.is_some()
-        }
-        Code::Return | Code::Exit => drafts[last].guard.is_some(),
-        _ => true,
-    };
-    if falls {
+    let Draft { code, guard, .. } = &drafts[last];
+    let targets = code.targets(tables).iter();
+    let mut next: Vec<_> = targets.filter_map(|&target| index(target as usize)).collect();
+    if !code.leads_away() || guard.is_some() {
         next.push(block + 1);
     }
     next.retain(|&block| block + 1 < blocks.len());

@@ -2,8 +2,8 @@
 //!
 //! Some programs load shared memory behind a barrier, and store to it for their next round without another
 //! barrier between. They are right on a GPU as long as all warps have loaded when the first one
-//! stores: the loads come soon, the stores late. Where no such store follows a load, the order of
-//! warps makes no difference, and they may run one after the other.
+//! stores: the loads come soon, the stores late. Where no such store follows a load, they are right in any
+//! order of warps or wrong on a GPU, too, and warps may run one after the other.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,9 +17,7 @@ const FAR: u32 = 16;
 /// Whether warps go on evenly from each position on, which is one behind a barrier.
 pub(super) fn even(ops: &[Op], tables: &[Vec<u32>]) -> Vec<bool> {
     let mut even = vec![false; ops.len()];
-    let behind_barriers =
-        (1..ops.len()).filter(|&at| matches!(ops[at - 1].code, Code::Barrier { .. }));
-    let mut behind_barriers = behind_barriers.peekable();
+    let mut behind_barriers = (1..ops.len()).filter(|&at| is_barrier(&ops[at - 1])).peekable();
     if behind_barriers.peek().is_none() {
         return even;
     }
@@ -51,8 +49,7 @@ fn distances(
         distances[at] = Some(distance);
         for &earlier in &before[at] {
             let earlier = earlier as usize;
-            let is_barrier = matches!(ops[earlier].code, Code::Barrier { .. });
-            if distances[earlier].is_none() && !is_barrier {
+            if distances[earlier].is_none() && !is_barrier(&ops[earlier]) {
                 next.push(Reverse((
                     distance.saturating_add(length(&ops[earlier], earlier)),
                     earlier,
@@ -61,6 +58,10 @@ fn distances(
         }
     }
     distances
+}
+
+fn is_barrier(op: &Op) -> bool {
+    matches!(op.code, Code::Barrier { .. })
 }
 
 /// As how many instructions one counts.
@@ -98,27 +99,15 @@ fn may_be_shared(place: Place) -> bool {
 /// The positions that may come before each.
 fn predecessors(ops: &[Op], tables: &[Vec<u32>]) -> Vec<Vec<u32>> {
     let mut before = vec![Vec::new(); ops.len()];
-    for at in 0..ops.len() {
-        for next in followers(ops, tables, at) {
-            if let Some(all) = before.get_mut(next as usize) {
+    for (at, op) in ops.iter().enumerate() {
+        let leads_away = op.code.leads_away() || matches!(op.code, Code::Trap);
+        let goes_on = !leads_away || op.guard != UNGUARDED;
+        let next = goes_on.then_some(at as u32 + 1);
+        for position in op.code.targets(tables).iter().copied().chain(next) {
+            if let Some(all) = before.get_mut(position as usize) {
                 all.push(at as u32);
             }
         }
     }
     before
-}
-
-/// The positions that may follow one.
-fn followers(ops: &[Op], tables: &[Vec<u32>], at: usize) -> Vec<u32> {
-    let op = &ops[at];
-    let (mut next, goes_on) = match op.code {
-        Code::Branch(target) => (vec![target], op.guard != UNGUARDED),
-        Code::BranchTable(table) => (tables[table as usize].clone(), op.guard != UNGUARDED),
-        Code::Return | Code::Exit | Code::Trap => (Vec::new(), op.guard != UNGUARDED),
-        _ => (Vec::new(), true),
-    };
-    if goes_on {
-        next.push(at as u32 + 1);
-    }
-    next
 }

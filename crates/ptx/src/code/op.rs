@@ -577,6 +577,22 @@ pub(crate) enum Code {
 }
 
 impl Code {
+    /// The positions to which it jumps.
+    pub(crate) fn targets<'a>(&'a self, tables: &'a [Vec<u32>]) -> &'a [u32] {
+        match self {
+            Self::Branch(target) => std::slice::from_ref(target),
+            Self::BranchTable(table) => &tables[*table as usize],
+            _ => &[],
+        }
+    }
+
+    /// Whether lanes that execute it never go on with the next position.
+    pub(crate) fn leads_away(&self) -> bool {
+        matches!(self, Self::Branch(_) | Self::BranchTable(_) | Self::Return | Self::Exit)
+    }
+}
+
+impl Code {
     /// Whether all lanes of a warp hold parts of its operands, those that have ended too.
     pub(crate) fn is_of_matrices(self) -> bool {
         matches!(self, Self::Product(_) | Self::Tiles(_) | Self::Matrix(..) | Self::Transpose)

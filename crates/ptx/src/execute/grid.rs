@@ -141,6 +141,7 @@ impl Run {
             return Step::Trap(report.clone());
         }
         self.fill_slots();
+        // Warps that waited try again first. Without them, the next one has its turn as if without a pause.
         if !self.outstanding.is_empty() {
             (self.cursor, self.progress) = ((0, 0), false);
         }

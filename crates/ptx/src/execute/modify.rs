@@ -35,8 +35,10 @@ impl ByLane<'_> {
     pub(super) unsafe fn apply(&self, atomic: Atomic) -> [u64; WIDTH] {
         // SAFETY: the caller promises the same for all lanes.
         unsafe {
-            if is_integer_sum(atomic.modify, atomic.operand) && self.have_one_place() {
-                return self.sum_at_once(atomic);
+            if is_integer_sum(atomic.modify, atomic.operand)
+                && let Some(place) = self.one_place()
+            {
+                return self.sum_at(place, atomic);
             }
             by_kind!(self, atomic;
                 Add B32, Add S32, Add B64, Add F32, Add F64,
@@ -46,26 +48,26 @@ impl ByLane<'_> {
         }
     }
 
-    fn have_one_place(&self) -> bool {
+    /// The place that all lanes modify, if it is one.
+    fn one_place(&self) -> Option<*mut u8> {
         let place = self.pointers[self.mask.trailing_zeros() as usize % WIDTH];
-        active(self.mask).all(|lane| self.pointers[lane] == place)
+        active(self.mask).all(|lane| self.pointers[lane] == place).then_some(place)
     }
 
-    /// All lanes add to one place, in a step for all: a lane's value before has the sum of the lanes
+    /// All lanes add to their one place, in a step for all: a lane's value before has the sum of the lanes
     /// before it.
     ///
     /// # Safety
     /// As for [`ByLane::apply`].
-    unsafe fn sum_at_once(&self, atomic: Atomic) -> [u64; WIDTH] {
+    unsafe fn sum_at(&self, place: *mut u8, atomic: Atomic) -> [u64; WIDTH] {
         let (mut sums, mut sum) = ([0_u64; WIDTH], 0_u64);
         for lane in active(self.mask) {
             sums[lane] = sum;
             sum = sum.wrapping_add(self.first[lane]);
         }
-        let pointer = self.pointers[self.mask.trailing_zeros() as usize % WIDTH];
-        let place = (atomic.operand.bytes(), atomic.place.is_shared());
+        let of = (atomic.operand.bytes(), atomic.place.is_shared());
         // SAFETY: the caller promises the same for each lane's pointer.
-        let before = unsafe { add(place, pointer, sum) };
+        let before = unsafe { add(of, place, sum) };
         sums.map(|sum| before.wrapping_add(sum))
     }
 
@@ -96,7 +98,8 @@ impl ByLane<'_> {
     }
 }
 
-/// Adds integers of so many bytes, in shared memory or not, in one step, and gives the old one: the most frequent atomic, which machines have.
+/// Adds to an integer of so many bytes, in shared memory or not, in one step, and gives the old one: the
+/// most frequent atomic, which machines have.
 ///
 /// # Safety
 /// As for [`update`], of four or eight bytes.
