@@ -78,10 +78,7 @@ impl Engine<'_> {
             }
             Code::Reduce(reduce) => {
                 let values = *lanes.word(op.s[0]);
-                let mut results = [0; WIDTH];
-                for lane in active(mask) {
-                    results[lane] = reduced(reduce, &values, members[lane] & mask);
-                }
+                let results = each_group(mask, &members, |asked| reduced(reduce, &values, asked));
                 lanes.set_word(op.d[0], &results);
             }
             Code::Transpose => transpose(&mut lanes, op),
@@ -250,29 +247,43 @@ fn shuffled_by(
     (results, inside)
 }
 
+/// A result for each lane of a mask, which lanes that name the same lanes have in common. The function gets those
+/// that are named and here.
+#[inline(always)]
+fn each_group(
+    mask: u32,
+    members: &[u32; WIDTH],
+    mut result: impl FnMut(u32) -> u32,
+) -> [u32; WIDTH] {
+    let (mut results, mut rest) = ([0; WIDTH], mask);
+    while let Some(first) = active(rest).next() {
+        let (named, result) = (members[first], result(members[first] & mask));
+        let alike = rest & signs(&members.map(|one| if one == named { u32::MAX } else { 0 }));
+        if alike == mask {
+            // Nearly always all name the same.
+            return [result; WIDTH];
+        }
+        for lane in active(alike) {
+            results[lane] = result;
+        }
+        rest &= !alike;
+    }
+    results
+}
+
 fn vote(lanes: &mut Lanes<'_>, op: &Op, mode: Vote, members: &[u32; WIDTH]) {
     let held = lanes.predicate(op.s[0]) & lanes.mask;
-    let first = members[lanes.mask.trailing_zeros() as usize % WIDTH];
-    if mode == Vote::Ballot && members.iter().fold(0, |all, one| all | (one ^ first)) == 0 {
-        // Nearly always all name the same.
-        return lanes.set_word(op.d[0], &[held & first; WIDTH]);
-    }
-    let mut ballots = [0; WIDTH];
-    let mut results = 0;
-    for lane in active(lanes.mask) {
-        let asked = members[lane] & lanes.mask;
-        ballots[lane] = held & asked;
-        let holds = match mode {
-            Vote::All => held & asked == asked,
-            Vote::Any => held & asked != 0,
-            _ => held & asked == asked || held & asked == 0,
-        };
-        results |= u32::from(holds) << lane;
-    }
+    let all_if = |holds: bool| if holds { u32::MAX } else { 0 };
+    let results = each_group(lanes.mask, members, |asked| match mode {
+        Vote::Ballot => held & asked,
+        Vote::All => all_if(held & asked == asked),
+        Vote::Any => all_if(held & asked != 0),
+        _ => all_if(held & asked == asked || held & asked == 0),
+    });
     if mode == Vote::Ballot {
-        lanes.set_word(op.d[0], &ballots);
+        lanes.set_word(op.d[0], &results);
     } else {
-        lanes.set_predicate(op.d[0], results);
+        lanes.set_predicate(op.d[0], signs(&results));
     }
 }
 
@@ -283,36 +294,56 @@ fn find_equal(
     members: &[u32; WIDTH],
 ) {
     let values = if wide { *lanes.double(op.s[0]) } else { lanes.word(op.s[0]).map(u64::from) };
-    let (mut results, mut held, mut rest) = ([0; WIDTH], 0, lanes.mask);
+    let equal_to = |value| signs(&values.map(|one| if one == value { u32::MAX } else { 0 }));
+    if all {
+        let results = each_group(lanes.mask, members, |asked| {
+            let value = values[asked.trailing_zeros() as usize % WIDTH];
+            if equal_to(value) & asked == asked { asked } else { 0 }
+        });
+        lanes.set_word(op.d[0], &results);
+        if predicate {
+            lanes.set_predicate(
+                op.d[1],
+                signs(&results.map(|one| if one != 0 { u32::MAX } else { 0 })),
+            );
+        }
+        return;
+    }
+    let (mut results, mut rest) = ([0; WIDTH], lanes.mask);
     // Lanes with the same value that name the same lanes have the same answer.
     while let Some(lane) = active(rest).next() {
         let (value, named) = (values[lane], members[lane]);
-        let asked = named & lanes.mask;
-        let equal = signs(&values.map(|other| if other == value { u32::MAX } else { 0 })) & asked;
-        let result = if !all || equal == asked { equal } else { 0 };
+        let equal = equal_to(value) & named & lanes.mask;
         for alike in active(equal & rest | 1 << lane).filter(|&alike| members[alike] == named) {
-            results[alike] = result;
-            held |= u32::from(equal == asked) << alike;
+            results[alike] = equal;
             rest &= !(1 << alike);
         }
     }
     lanes.set_word(op.d[0], &results);
-    if predicate {
-        lanes.set_predicate(op.d[1], held);
-    }
 }
 
+/// The reduction of the words of some lanes.
 fn reduced(reduce: Reduce, values: &[u32; WIDTH], asked: u32) -> u32 {
-    let mut values = active(asked).map(|lane| values[lane]);
-    let Some(first) = values.next() else { return 0 };
-    values.fold(first, |all, one| match reduce {
-        Reduce::Add => all.wrapping_add(one),
-        Reduce::MinUnsigned => all.min(one),
-        Reduce::MaxUnsigned => all.max(one),
-        Reduce::MinSigned => all.cast_signed().min(one.cast_signed()).cast_unsigned(),
-        Reduce::MaxSigned => all.cast_signed().max(one.cast_signed()).cast_unsigned(),
-        Reduce::And => all & one,
-        Reduce::Or => all | one,
-        Reduce::Xor => all ^ one,
-    })
+    let neutral = match reduce {
+        Reduce::Add | Reduce::MaxUnsigned | Reduce::Or | Reduce::Xor => 0,
+        Reduce::MinUnsigned | Reduce::And => u32::MAX,
+        Reduce::MinSigned => i32::MAX.cast_unsigned(),
+        Reduce::MaxSigned => i32::MIN.cast_unsigned(),
+    };
+    let mut held = if asked == u32::MAX { *values } else { [neutral; WIDTH] };
+    for lane in active(if asked == u32::MAX { 0 } else { asked }) {
+        held[lane] = values[lane];
+    }
+    // One loop for each kind.
+    let all = held.into_iter();
+    match reduce {
+        Reduce::Add => all.fold(neutral, u32::wrapping_add),
+        Reduce::MinUnsigned => all.fold(neutral, u32::min),
+        Reduce::MaxUnsigned => all.fold(neutral, u32::max),
+        Reduce::MinSigned => all.map(u32::cast_signed).fold(i32::MAX, i32::min).cast_unsigned(),
+        Reduce::MaxSigned => all.map(u32::cast_signed).fold(i32::MIN, i32::max).cast_unsigned(),
+        Reduce::And => all.fold(neutral, |all, one| all & one),
+        Reduce::Or => all.fold(neutral, |all, one| all | one),
+        Reduce::Xor => all.fold(neutral, |all, one| all ^ one),
+    }
 }

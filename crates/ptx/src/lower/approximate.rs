@@ -40,30 +40,30 @@ impl<'t> Builder<'_, 't> {
             ("lg2", Type::F32) => by_flush!(flush, logarithm_2),
             ("sin", Type::F32) => by_flush!(flush, sine),
             ("cos", Type::F32) => by_flush!(flush, cosine),
-            ("tanh", Type::F32) => slow_un!(u32 => u32, |_op, a| approximate::tangent(a)),
+            ("tanh", Type::F32) => un!(u32 => u32, |a| approximate::tangent(a)),
             ("ex2", Type::F16) => {
-                slow_un!(u16 => u16, |_op, a| approximate::exponent_2_half::<Binary16>(a))
+                un!(u16 => u16, |a| approximate::exponent_2_half::<Binary16>(a))
             }
             ("ex2", Type::Bf16) => {
-                slow_un!(u16 => u16, |_op, a| approximate::exponent_2_half::<Brain16>(a))
+                un!(u16 => u16, |a| approximate::exponent_2_half::<Brain16>(a))
             }
             ("tanh", Type::F16) => {
-                slow_un!(u16 => u16, |_op, a| approximate::tangent_half::<Binary16>(a))
+                un!(u16 => u16, |a| approximate::tangent_half::<Binary16>(a))
             }
             ("tanh", Type::Bf16) => {
-                slow_un!(u16 => u16, |_op, a| approximate::tangent_half::<Brain16>(a))
+                un!(u16 => u16, |a| approximate::tangent_half::<Brain16>(a))
             }
             ("ex2", Type::F16x2) => {
-                slow_un!(u32 => u32, |_op, a| half::both(a, approximate::exponent_2_half::<Binary16>))
+                un!(u32 => u32, |a| half::both(a, approximate::exponent_2_half::<Binary16>))
             }
             ("ex2", Type::Bf16x2) => {
-                slow_un!(u32 => u32, |_op, a| half::both(a, approximate::exponent_2_half::<Brain16>))
+                un!(u32 => u32, |a| half::both(a, approximate::exponent_2_half::<Brain16>))
             }
             ("tanh", Type::F16x2) => {
-                slow_un!(u32 => u32, |_op, a| half::both(a, approximate::tangent_half::<Binary16>))
+                un!(u32 => u32, |a| half::both(a, approximate::tangent_half::<Binary16>))
             }
             ("tanh", Type::Bf16x2) => {
-                slow_un!(u32 => u32, |_op, a| half::both(a, approximate::tangent_half::<Brain16>))
+                un!(u32 => u32, |a| half::both(a, approximate::tangent_half::<Brain16>))
             }
             _ => return Err(format!("`{name}` is not supported for {kind:?}")),
         };

@@ -2,8 +2,8 @@
 
 use super::builder::Builder;
 use super::conversion::{Form, is_integer};
-use super::float::{encode, ftz, rounding, sat};
-use super::macros::{by_any_integer, line_un, slow_bin, slow_ter, slow_un, un};
+use super::float::{encode, ftz, how, rounding, sat};
+use super::macros::{bin, by_any_integer, line_un, slow_bin, slow_ter, slow_un, un};
 use super::modifiers::{Modifiers, Refusal};
 use super::operands::width;
 use crate::code::{Code, File, Form as Known, Pure, Slot, Width, Wrapping};
@@ -116,16 +116,22 @@ impl<'t> Builder<'_, 't> {
         let imm = encode(form.rounding.unwrap_or(Rounding::Nearest), form.ftz, form.sat)
             | u64::from(form.relu) << 10
             | u64::from(form.finite) << 11;
-        let run = if form.to == Type::F16x2 {
-            slow_bin!(u32, u32 => u32, |op, a, b| {
+        let is_plain = form.rounding == Some(Rounding::Nearest) && !form.relu && !form.finite;
+        let run = match (form.to, is_plain) {
+            (Type::F16x2, true) => {
+                bin!(u32, u32 => u32, |a, b| convert::pair_from_f32_nearest::<Binary16>(a, b))
+            }
+            (_, true) => {
+                bin!(u32, u32 => u32, |a, b| convert::pair_from_f32_nearest::<Brain16>(a, b))
+            }
+            (Type::F16x2, false) => slow_bin!(u32, u32 => u32, |op, a, b| {
                 let of = |bits| u32::from(convert::half_from_f32::<Binary16>(bits, modifiers(op.imm)));
                 of(a) << 16 | of(b)
-            })
-        } else {
-            slow_bin!(u32, u32 => u32, |op, a, b| {
+            }),
+            (_, false) => slow_bin!(u32, u32 => u32, |op, a, b| {
                 let of = |bits| u32::from(convert::half_from_f32::<Brain16>(bits, modifiers(op.imm)));
                 of(a) << 16 | of(b)
-            })
+            }),
         };
         self.plain(run, Type::B32, &[Type::F32; 2], o, imm)
     }
@@ -224,6 +230,30 @@ fn quarter_of(imm: u64) -> Quarter {
     if imm & 2 != 0 { Quarter::E5m2 } else { Quarter::E4m3 }
 }
 
+/// One expression for each rounding to an integer, in which `$rounding` is the rounding.
+macro_rules! by_integral {
+    ($form:expr, $rounding:ident => $body:expr) => {
+        match $form.integral {
+            Some(Rounding::Zero) => {
+                const $rounding: Rounding = Rounding::Zero;
+                $body
+            }
+            Some(Rounding::Down) => {
+                const $rounding: Rounding = Rounding::Down;
+                $body
+            }
+            Some(Rounding::Up) => {
+                const $rounding: Rounding = Rounding::Up;
+                $body
+            }
+            _ => {
+                const $rounding: Rounding = Rounding::Nearest;
+                $body
+            }
+        }
+    };
+}
+
 /// Between integers.
 fn integers(form: Form) -> Result<Pure, Refusal> {
     let run = if form.sat {
@@ -304,6 +334,14 @@ fn to_integer(form: Form) -> Result<Pure, Refusal> {
         return Err("a conversion to an integer names its rounding, such as `.rzi`".to_owned());
     }
     Ok(match form.from {
+        Type::F32 if form.to.bytes() == 4 => {
+            let signed = form.to.is_signed();
+            by_integral!(form, ROUNDING => if signed {
+                un!(u32 => i32, ftz of ftz, |a| convert::integer_from_f32::<i32>(a, ROUNDING, ftz))
+            } else {
+                un!(u32 => u32, ftz of ftz, |a| convert::integer_from_f32::<u32>(a, ROUNDING, ftz))
+            })
+        }
         Type::F32 => {
             by_any_integer!(form.to, R => slow_un!(u32 => R, |op, a| convert::integer_from_f32::<R>(a, rounding(op.imm), ftz(op.imm))))
         }
@@ -325,11 +363,19 @@ fn floats(form: Form) -> Result<Pure, Refusal> {
     let integral = form.integral.is_some();
     let near = form.rounding == Some(Rounding::Nearest) && !form.relu && !form.finite;
     Ok(match (form.from, form.to) {
+        (Type::F32, Type::F32) if integral && !form.sat => {
+            by_integral!(form, ROUNDING => {
+                un!(u32 => u32, ftz of ftz, |a| convert::round_f32(a, ROUNDING, ftz, false))
+            })
+        }
         (Type::F32, Type::F32) if integral => {
             slow_un!(u32 => u32, |op, a| convert::round_f32(a, rounding(op.imm), ftz(op.imm), sat(op.imm)))
         }
         (Type::F32, Type::F32) => {
             slow_un!(u32 => u32, |op, a| convert::same_f32(a, ftz(op.imm), sat(op.imm)))
+        }
+        (Type::F64, Type::F64) if integral && !form.sat => {
+            by_integral!(form, ROUNDING => un!(u64 => u64, |a| convert::round_f64(a, ROUNDING, false)))
         }
         (Type::F64, Type::F64) if integral => {
             slow_un!(u64 => u64, |op, a| convert::round_f64(a, rounding(op.imm), sat(op.imm)))
@@ -342,7 +388,7 @@ fn floats(form: Form) -> Result<Pure, Refusal> {
             un!(u64 => u32, |a| convert::f32_from_f64::<false, false>(a))
         }
         (Type::F64, Type::F32) if form.rounding.is_some() => {
-            slow_un!(u64 => u32, |op, a| convert::f32_from_f64_rounded(a, rounding(op.imm), ftz(op.imm), sat(op.imm)))
+            un!(u64 => u32, how of how, |a| convert::f32_from_f64_rounded(a, how))
         }
         (Type::F32, Type::F64) => match (form.ftz, form.sat) {
             (false, false) => un!(u32 => u64, |a| convert::f64_from_f32::<false, false>(a)),
@@ -373,6 +419,12 @@ fn floats(form: Form) -> Result<Pure, Refusal> {
         }
         (Type::Bf16, Type::Bf16) if integral => {
             slow_un!(u16 => u16, |op, a| convert::round_half::<Brain16>(a, rounding(op.imm), half_modifiers(op.imm)))
+        }
+        (Type::F32, Type::F16) if near && !form.sat => {
+            un!(u32 => u16, |a| convert::half_from_f32_nearest::<Binary16>(a))
+        }
+        (Type::F32, Type::Bf16) if near && !form.sat => {
+            un!(u32 => u16, |a| convert::half_from_f32_nearest::<Brain16>(a))
         }
         (Type::F32, Type::F16) if form.rounding.is_some() => {
             slow_un!(u32 => u16, |op, a| convert::half_from_f32::<Binary16>(a, modifiers(op.imm)))

@@ -4,6 +4,7 @@ use super::builder::Builder;
 use super::macros::{bin, slow_bin, slow_ter, slow_un, ter, un};
 use super::modifiers::{Modifiers, Refusal};
 use crate::code::{FLUSH, Form, Pure, Width, has_wide_vectors};
+use crate::math::directed::{self, How};
 use crate::math::{Rounding, double, single};
 use crate::syntax::tree::Operand;
 use crate::types::Type;
@@ -46,6 +47,11 @@ pub(super) fn ftz(imm: u64) -> bool {
 /// `.sat` of an immediate.
 pub(super) fn sat(imm: u64) -> bool {
     imm & 0x200 != 0
+}
+
+/// The modifiers of an immediate.
+pub(super) fn how(imm: u64) -> How {
+    How::new(rounding(imm), ftz(imm), sat(imm))
 }
 
 /// One of four functions, by `.ftz` and `.sat`.
@@ -148,16 +154,16 @@ impl<'t> Builder<'_, 't> {
                 )
             }
             ("add", false) => {
-                slow_bin!(u32, u32 => u32, |op, a, b| single::add_rounded(a, b, self::rounding(op.imm), self::ftz(op.imm), self::sat(op.imm)))
+                bin!(u32, u32 => u32, how of how, |a, b| directed::add(a, b, how))
             }
             ("sub", false) => {
-                slow_bin!(u32, u32 => u32, |op, a, b| single::subtract_rounded(a, b, self::rounding(op.imm), self::ftz(op.imm), self::sat(op.imm)))
+                bin!(u32, u32 => u32, how of how, |a, b| directed::subtract(a, b, how))
             }
             ("mul", false) => {
-                slow_bin!(u32, u32 => u32, |op, a, b| single::multiply_rounded(a, b, self::rounding(op.imm), self::ftz(op.imm), self::sat(op.imm)))
+                bin!(u32, u32 => u32, how of how, |a, b| directed::multiply(a, b, how))
             }
             ("fma" | "mad", false) => {
-                slow_ter!(u32, u32, u32 => u32, |op, a, b, c| single::fma_rounded(a, b, c, self::rounding(op.imm), self::ftz(op.imm), self::sat(op.imm)))
+                ter!(u32, u32, u32 => u32, how of how, |a, b, c| directed::fma(a, b, c, how))
             }
             _ => return Err(format!("`{name}` is not supported for .f32")),
         };
@@ -238,29 +244,23 @@ impl<'t> Builder<'_, 't> {
         let imm = encode(rounding, ftz, false);
         let kind = Type::F32;
         let run = match (name, near) {
-            ("div", true) => flags!(
-                ftz,
-                false,
-                |F, _S| slow_bin!(u32, u32 => u32, |_op, a, b| single::divide::<F>(a, b))
-            ),
+            ("div", true) => {
+                flags!(ftz, false, |F, _S| bin!(u32, u32 => u32, |a, b| single::divide::<F>(a, b)))
+            }
             ("div", false) => {
-                slow_bin!(u32, u32 => u32, |op, a, b| single::divide_rounded(a, b, self::rounding(op.imm), self::ftz(op.imm)))
+                bin!(u32, u32 => u32, how of how, |a, b| directed::divide(a, b, how))
             }
-            ("rcp", true) => flags!(
-                ftz,
-                false,
-                |F, _S| slow_un!(u32 => u32, |_op, a| single::reciprocal::<F>(a))
-            ),
+            ("rcp", true) => {
+                flags!(ftz, false, |F, _S| un!(u32 => u32, |a| single::reciprocal::<F>(a)))
+            }
             ("rcp", false) => {
-                slow_un!(u32 => u32, |op, a| single::reciprocal_rounded(a, self::rounding(op.imm), self::ftz(op.imm)))
+                un!(u32 => u32, how of how, |a| directed::reciprocal(a, how))
             }
-            ("sqrt", true) => flags!(
-                ftz,
-                false,
-                |F, _S| slow_un!(u32 => u32, |_op, a| single::square_root::<F>(a))
-            ),
+            ("sqrt", true) => {
+                flags!(ftz, false, |F, _S| un!(u32 => u32, |a| single::square_root::<F>(a)))
+            }
             ("sqrt", false) => {
-                slow_un!(u32 => u32, |op, a| single::square_root_rounded(a, self::rounding(op.imm), self::ftz(op.imm)))
+                un!(u32 => u32, how of how, |a| directed::square_root(a, how))
             }
             _ => return Err(format!("`{name}` with this rounding is not supported")),
         };
@@ -293,9 +293,9 @@ impl<'t> Builder<'_, 't> {
             ("fma" | "mad", true) => {
                 (slow_ter!(u64, u64, u64 => u64, |_op, a, b, c| double::fma(a, b, c)), 3)
             }
-            ("div", true) => (slow_bin!(u64, u64 => u64, |_op, a, b| double::divide(a, b)), 2),
-            ("rcp", true) => (slow_un!(u64 => u64, |_op, a| double::reciprocal(a)), 1),
-            ("sqrt", true) => (slow_un!(u64 => u64, |_op, a| double::square_root(a)), 1),
+            ("div", true) => (bin!(u64, u64 => u64, |a, b| double::divide(a, b)), 2),
+            ("rcp", true) => (un!(u64 => u64, |a| double::reciprocal(a)), 1),
+            ("sqrt", true) => (un!(u64 => u64, |a| double::square_root(a)), 1),
             ("add", false) => (
                 slow_bin!(u64, u64 => u64, |op, a, b| double::add_rounded(a, b, self::rounding(op.imm))),
                 2,

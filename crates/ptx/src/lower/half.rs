@@ -1,7 +1,7 @@
 //! Arithmetic on f16, bf16 and their pairs.
 
 use super::builder::Builder;
-use super::macros::{slow_bin, slow_ter, slow_un};
+use super::macros::{bin, ter, un};
 use super::modifiers::{Modifiers, Refusal};
 use crate::code::Pure;
 use crate::math::half::{self, Binary16, Brain16, Choice};
@@ -61,12 +61,12 @@ impl<'t> Builder<'_, 't> {
             let imm = u64::from(ftz) | u64::from(nan) << 1 | u64::from(xorsign) << 2;
             let run: Pure = if name == "min" {
                 by_half!(kind, H,
-                    one slow_bin!(u16, u16 => u16, |op, a, b| half::min::<H>(a, b, choice(op.imm))),
-                    two slow_bin!(u32, u32 => u32, |op, a, b| half::both_2(a, b, |a, b| half::min::<H>(a, b, choice(op.imm)))))
+                    one bin!(u16, u16 => u16, how of choice, |a, b| half::min::<H>(a, b, how)),
+                    two bin!(u32, u32 => u32, how of choice, |a, b| half::both_2(a, b, |a, b| half::min::<H>(a, b, how))))
             } else {
                 by_half!(kind, H,
-                    one slow_bin!(u16, u16 => u16, |op, a, b| half::max::<H>(a, b, choice(op.imm))),
-                    two slow_bin!(u32, u32 => u32, |op, a, b| half::both_2(a, b, |a, b| half::max::<H>(a, b, choice(op.imm)))))
+                    one bin!(u16, u16 => u16, how of choice, |a, b| half::max::<H>(a, b, how)),
+                    two bin!(u32, u32 => u32, how of choice, |a, b| half::both_2(a, b, |a, b| half::max::<H>(a, b, how))))
             };
             return self.plain(run, kind, &[kind; 2], o, imm);
         }
@@ -81,38 +81,38 @@ impl<'t> Builder<'_, 't> {
         let (run, count): (Pure, usize) = match name {
             "add" => (
                 by_half!(kind, H,
-                one slow_bin!(u16, u16 => u16, |op, a, b| half::add::<H>(a, b, modifiers(op.imm))),
-                two slow_bin!(u32, u32 => u32, |op, a, b| half::both_2(a, b, |a, b| half::add::<H>(a, b, modifiers(op.imm))))),
+                one bin!(u16, u16 => u16, how of modifiers, |a, b| half::add::<H>(a, b, how)),
+                two bin!(u32, u32 => u32, how of modifiers, |a, b| half::both_2(a, b, |a, b| half::add::<H>(a, b, how)))),
                 2,
             ),
             "sub" => (
                 by_half!(kind, H,
-                one slow_bin!(u16, u16 => u16, |op, a, b| half::subtract::<H>(a, b, modifiers(op.imm))),
-                two slow_bin!(u32, u32 => u32, |op, a, b| half::both_2(a, b, |a, b| half::subtract::<H>(a, b, modifiers(op.imm))))),
+                one bin!(u16, u16 => u16, how of modifiers, |a, b| half::subtract::<H>(a, b, how)),
+                two bin!(u32, u32 => u32, how of modifiers, |a, b| half::both_2(a, b, |a, b| half::subtract::<H>(a, b, how)))),
                 2,
             ),
             "mul" => (
                 by_half!(kind, H,
-                one slow_bin!(u16, u16 => u16, |op, a, b| half::multiply::<H>(a, b, modifiers(op.imm))),
-                two slow_bin!(u32, u32 => u32, |op, a, b| half::both_2(a, b, |a, b| half::multiply::<H>(a, b, modifiers(op.imm))))),
+                one bin!(u16, u16 => u16, how of modifiers, |a, b| half::multiply::<H>(a, b, how)),
+                two bin!(u32, u32 => u32, how of modifiers, |a, b| half::both_2(a, b, |a, b| half::multiply::<H>(a, b, how)))),
                 2,
             ),
             "fma" => (
                 by_half!(kind, H,
-                one slow_ter!(u16, u16, u16 => u16, |op, a, b, c| half::fma::<H>(a, b, c, modifiers(op.imm))),
-                two slow_ter!(u32, u32, u32 => u32, |op, a, b, c| half::both_3(a, b, c, |a, b, c| half::fma::<H>(a, b, c, modifiers(op.imm))))),
+                one ter!(u16, u16, u16 => u16, how of modifiers, |a, b, c| half::fma::<H>(a, b, c, how)),
+                two ter!(u32, u32, u32 => u32, how of modifiers, |a, b, c| half::both_3(a, b, c, |a, b, c| half::fma::<H>(a, b, c, how)))),
                 3,
             ),
             "abs" => (
                 by_half!(kind, H,
-                one slow_un!(u16 => u16, |op, a| half::absolute::<H>(a, op.imm & 1 != 0)),
-                two slow_un!(u32 => u32, |op, a| half::both(a, |a| half::absolute::<H>(a, op.imm & 1 != 0)))),
+                one un!(u16 => u16, how of modifiers, |a| half::absolute::<H>(a, how.ftz)),
+                two un!(u32 => u32, how of modifiers, |a| half::both(a, |a| half::absolute::<H>(a, how.ftz)))),
                 1,
             ),
             "neg" => (
                 by_half!(kind, H,
-                one slow_un!(u16 => u16, |op, a| half::negate::<H>(a, op.imm & 1 != 0)),
-                two slow_un!(u32 => u32, |op, a| half::both(a, |a| half::negate::<H>(a, op.imm & 1 != 0)))),
+                one un!(u16 => u16, how of modifiers, |a| half::negate::<H>(a, how.ftz)),
+                two un!(u32 => u32, how of modifiers, |a| half::both(a, |a| half::negate::<H>(a, how.ftz)))),
                 1,
             ),
             _ => return Err(format!("`{name}` is not supported for {kind:?}")),

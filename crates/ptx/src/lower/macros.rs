@@ -18,15 +18,26 @@ macro_rules! pure {
     }};
 }
 
-/// A function of one register: `un!(u32 => u32, |a| !a)`.
+/// A function of one register: `un!(u32 => u32, |a| !a)`. Modifiers that the instruction's immediate has are
+/// taken once for all lanes: `un!(u32 => u32, how of decode, |a| f(a, how))`.
 macro_rules! un {
     ($a:ty => $r:ty, |$x:ident| $body:expr) => {
         crate::lower::macros::pure!(|lanes, op| crate::code::unary::<$a, $r>(lanes, op, |$x| $body))
             .or(|lines, lanes, op| crate::code::once::unary::<$a, $r>(lines, lanes, op, |$x| $body))
     };
+    ($a:ty => $r:ty, $how:ident of $of:expr, |$x:ident| $body:expr) => {
+        crate::lower::macros::pure!(|lanes, op| {
+            let $how = $of(op.imm);
+            crate::code::unary::<$a, $r>(lanes, op, |$x| $body);
+        })
+        .or(|lines, lanes, op| {
+            let $how = $of(op.imm);
+            crate::code::once::unary::<$a, $r>(lines, lanes, op, |$x| $body)
+        })
+    };
 }
 
-/// A function of two registers: `bin!(u32, u32 => u32, |a, b| a & b)`.
+/// A function of two registers: `bin!(u32, u32 => u32, |a, b| a & b)`. See [`un`] for modifiers.
 macro_rules! bin {
     ($a:ty, $b:ty => $r:ty, |$x:ident, $y:ident| $body:expr) => {
         crate::lower::macros::pure!(|lanes, op| crate::code::binary::<$a, $b, $r>(
@@ -38,9 +49,19 @@ macro_rules! bin {
             crate::code::once::binary::<$a, $b, $r>(lines, lanes, op, |$x, $y| $body)
         })
     };
+    ($a:ty, $b:ty => $r:ty, $how:ident of $of:expr, |$x:ident, $y:ident| $body:expr) => {
+        crate::lower::macros::pure!(|lanes, op| {
+            let $how = $of(op.imm);
+            crate::code::binary::<$a, $b, $r>(lanes, op, |$x, $y| $body);
+        })
+        .or(|lines, lanes, op| {
+            let $how = $of(op.imm);
+            crate::code::once::binary::<$a, $b, $r>(lines, lanes, op, |$x, $y| $body)
+        })
+    };
 }
 
-/// A function of three registers.
+/// A function of three registers. See [`un`] for modifiers.
 macro_rules! ter {
     ($a:ty, $b:ty, $c:ty => $r:ty, |$x:ident, $y:ident, $z:ident| $body:expr) => {
         crate::lower::macros::pure!(|lanes, op| crate::code::ternary::<$a, $b, $c, $r>(
@@ -49,6 +70,16 @@ macro_rules! ter {
             |$x, $y, $z| $body
         ))
         .or(|lines, lanes, op| {
+            crate::code::once::ternary::<$a, $b, $c, $r>(lines, lanes, op, |$x, $y, $z| $body)
+        })
+    };
+    ($a:ty, $b:ty, $c:ty => $r:ty, $how:ident of $of:expr, |$x:ident, $y:ident, $z:ident| $body:expr) => {
+        crate::lower::macros::pure!(|lanes, op| {
+            let $how = $of(op.imm);
+            crate::code::ternary::<$a, $b, $c, $r>(lanes, op, |$x, $y, $z| $body);
+        })
+        .or(|lines, lanes, op| {
+            let $how = $of(op.imm);
             crate::code::once::ternary::<$a, $b, $c, $r>(lines, lanes, op, |$x, $y, $z| $body)
         })
     };

@@ -74,6 +74,9 @@ impl<'t> Builder<'_, 't> {
         }
         let slots = [self.source(&o[1], kind)?, self.source(&o[2], Type::B32)?];
         let (d, p) = self.dest_pair(&o[0], Type::B32)?;
+        if !all && p.is_some() {
+            return Err("`match.any` has no predicate as a result".to_owned());
+        }
         let results: Vec<_> = [Some(d), p].into_iter().flatten().collect();
         let wide = super::operands::width(kind) == 64;
         self.emit(Code::Match { all, wide, predicate: p.is_some() }, &results, &slots, 0);

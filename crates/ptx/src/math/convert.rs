@@ -1,6 +1,7 @@
 //! Conversions between types: `cvt`.
 
 use super::Rounding;
+use super::directed::{self, How};
 use super::double;
 use super::half::{self, Exact, Half};
 use super::number::{E4M3, E5M2, F32, F64, Format, TF32, Value};
@@ -299,12 +300,14 @@ const fn narrow_nan(bits: u64) -> u32 {
 }
 
 /// `cvt.f32.f64` with any rounding.
+#[inline]
 #[must_use]
-pub fn f32_from_f64_rounded(bits: u64, rounding: Rounding, ftz: bool, sat: bool) -> u32 {
-    if double::is_nan(bits) && !sat {
-        return narrow_nan(bits);
+pub fn f32_from_f64_rounded(bits: u64, how: How) -> u32 {
+    if double::is_nan(bits) && !how.saturates() {
+        narrow_nan(bits)
+    } else {
+        directed::from_double(bits, how)
     }
-    single::rounded(F64.decode(bits), rounding, ftz, sat)
 }
 
 /// `cvt.f64.f32`. A NaN keeps its sign and payload, but with `.ftz` it is canonical.
@@ -336,6 +339,13 @@ pub fn f64_from_half<H: Half>(bits: u16, sat: bool) -> u64 {
 #[must_use]
 pub fn half_from_f32_nearest<H: Half>(bits: u32) -> u16 {
     H::narrow(f32::from_bits(bits))
+}
+
+/// `cvt.rn.f16x2.f32`, `cvt.rn.bf16x2.f32`: the first is the upper half.
+#[inline]
+#[must_use]
+pub fn pair_from_f32_nearest<H: Half>(a: u32, b: u32) -> u32 {
+    u32::from(half_from_f32_nearest::<H>(a)) << 16 | u32::from(half_from_f32_nearest::<H>(b))
 }
 
 /// `cvt.f16.f32`, `cvt.bf16.f32` with any modifier. Hardware does not flush the operand of `.ftz`.

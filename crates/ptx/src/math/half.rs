@@ -29,6 +29,9 @@ pub trait Half {
 
     /// The nearest value, ties to even. A NaN is canonical.
     fn narrow(value: f32) -> u16;
+
+    /// `a * b + c` for values of the format, rounded to odd.
+    fn fused_odd(a: f32, b: f32, c: f32) -> f32;
 }
 
 /// The format that exact numbers are rounded to.
@@ -59,7 +62,7 @@ impl Half for Binary16 {
     const LEAST_NORMAL: u16 = 0x0400;
     const MOVES: bool = false;
 
-    #[inline]
+    #[inline(always)]
     fn widen(bits: u16) -> f32 {
         /// The difference of the exponents of the two formats, as a factor.
         const SCALE: f32 = f32::from_bits((254 - 15) << 23);
@@ -69,7 +72,7 @@ impl Half for Binary16 {
         f32::from_bits(magnitude.to_bits() | special | sign)
     }
 
-    #[inline]
+    #[inline(always)]
     fn narrow(value: f32) -> u16 {
         /// Half of the step above the greatest number: from here on, infinity is the nearest.
         const OVERFLOW: u32 = 0x477f_f000;
@@ -85,6 +88,12 @@ impl Half for Binary16 {
         let some = if magnitude >= OVERFLOW { 0x7c00 } else { finite };
         if magnitude > 0x7f80_0000 { NAN } else { some as u16 | (bits >> 16) as u16 & SIGN }
     }
+
+    #[inline(always)]
+    fn fused_odd(a: f32, b: f32, c: f32) -> f32 {
+        // A single holds all 22 bits of the product, and its exponent.
+        sum_odd(a * b, c)
+    }
 }
 
 impl Half for Brain16 {
@@ -93,16 +102,22 @@ impl Half for Brain16 {
     const LEAST_NORMAL: u16 = 0x0080;
     const MOVES: bool = true;
 
-    #[inline]
+    #[inline(always)]
     fn widen(bits: u16) -> f32 {
         f32::from_bits(u32::from(bits) << 16)
     }
 
-    #[inline]
+    #[inline(always)]
     fn narrow(value: f32) -> u16 {
         let bits = value.to_bits();
         let even = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
         if single::is_nan(bits) { NAN } else { even as u16 }
+    }
+
+    #[inline(always)]
+    fn fused_odd(a: f32, b: f32, c: f32) -> f32 {
+        // A single holds all 16 bits of the product, but not its exponent.
+        odd_single(fma_odd(f64::from(a), f64::from(b), f64::from(c)))
     }
 }
 
@@ -114,21 +129,21 @@ pub fn is_nan<H: Half>(bits: u16) -> bool {
 }
 
 /// The bits with a subnormal number replaced by a zero of its sign.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn flush<H: Half>(bits: u16) -> u16 {
     if bits & !SIGN < H::LEAST_NORMAL { bits & SIGN } else { bits }
 }
 
 /// `.sat`: clamped to the range from 0 to 1. A NaN and any negative number are 0.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn saturate<H: Half>(bits: u16) -> u16 {
     if bits > H::INFINITY { 0 } else { bits.min(H::ONE) }
 }
 
 /// `.relu`: negative numbers are 0, a NaN is canonical.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn relu<H: Half>(bits: u16) -> u16 {
     if is_nan::<H>(bits) {
@@ -138,6 +153,15 @@ pub fn relu<H: Half>(bits: u16) -> u16 {
     } else {
         bits
     }
+}
+
+/// A single cut to a half: rounded towards zero. A NaN is canonical.
+#[inline(always)]
+#[must_use]
+pub fn cut<H: Half>(bits: u32) -> u16 {
+    let value = f32::from_bits(bits);
+    let near = H::narrow(value);
+    near - u16::from(H::widen(near).abs() > value.abs())
 }
 
 /// The modifiers of an instruction on halves.
@@ -151,64 +175,94 @@ pub struct Modifiers {
     pub relu: bool,
 }
 
-/// `a * b + c`, rounded once.
+/// A mask of a condition.
 #[inline]
-fn fused<H: Half>(a: u16, b: u16, c: u16, modifiers: Modifiers) -> u16 {
-    let of = |bits| f64::from(H::widen(if modifiers.ftz { flush::<H>(bits) } else { bits }));
-    let exact = odd_single(fma_odd(of(a), of(b), of(c)));
+const fn all_if(is: bool) -> u16 {
+    if is { u16::MAX } else { 0 }
+}
+
+/// An operand, as a single.
+#[inline(always)]
+fn operand<H: Half>(bits: u16, ftz: bool) -> f32 {
+    let flushed = flush::<H>(bits);
+    H::widen(flushed & all_if(ftz) | bits & all_if(!ftz))
+}
+
+/// The register for a result that is exact or rounded to odd. No step has a branch, so that loops over lanes
+/// are vectorised.
+#[inline(always)]
+fn register<H: Half>(exact: f32, modifiers: Modifiers) -> u16 {
     let rounded = H::narrow(exact);
     // As hardware: by as many bits as normal numbers have, which may round it up to the least of those.
     let least = H::widen(H::LEAST_NORMAL);
     let half = f32::from_bits((127 - 2 - H::INFINITY.trailing_zeros()) << 23);
-    let tiny = modifiers.ftz && exact.abs() < least - least * half;
-    let flushed = if tiny { rounded & SIGN } else { rounded };
-    if modifiers.sat {
-        saturate::<H>(flushed)
-    } else if modifiers.relu {
-        relu::<H>(flushed)
-    } else {
-        flushed
-    }
+    let limit = if modifiers.ftz { least - least * half } else { 0.0 };
+    let flushed = rounded & if exact.abs() < limit { SIGN } else { u16::MAX };
+    let (is_relu, is_sat) = (modifiers.relu & !modifiers.sat, modifiers.sat);
+    saturate::<H>(flushed) & all_if(is_sat)
+        | relu::<H>(flushed) & all_if(is_relu)
+        | flushed & all_if(!is_sat & !is_relu)
 }
 
-/// A double rounded to odd: exact, or with the last bit set.
-#[inline]
+/// `a + b`, rounded to odd: exact, or with the last bit set.
+#[inline(always)]
+fn sum_odd(a: f32, b: f32) -> f32 {
+    let sum = a + b;
+    // The error of a sum of singles is a single (Knuth). It is a NaN if the sum is infinite.
+    let b_part = sum - a;
+    let error = (a - (sum - b_part)) + (b - b_part);
+    let inexact = (error > 0.0) | (error < 0.0);
+    // The sum is too far from zero if the error has the other sign.
+    let away = (error < 0.0) != (sum < 0.0);
+    made_odd(sum, inexact, away)
+}
+
+/// A double rounded to odd.
+#[inline(always)]
 fn odd_single(value: f64) -> f32 {
     let near = value as f32;
     let back = f64::from(near);
-    let inexact = (back < value) | (back > value);
+    made_odd(near, (back < value) | (back > value), back.abs() > value.abs())
+}
+
+/// A rounded number with the last bit set if it is inexact; `away` if it is too far from zero.
+#[inline(always)]
+fn made_odd(near: f32, inexact: bool, away: bool) -> f32 {
     let bits = near.to_bits();
-    let odd = (bits - u32::from(back.abs() > value.abs())) | 1;
-    f32::from_bits(if inexact && bits & 1 == 0 { odd } else { bits })
+    let changes = u32::from(inexact) & !bits;
+    f32::from_bits((bits - (changes & u32::from(away))) | changes & 1)
 }
 
 /// `add`.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn add<H: Half>(a: u16, b: u16, modifiers: Modifiers) -> u16 {
-    fused::<H>(a, H::ONE, b, modifiers)
+    let (a, b) = (operand::<H>(a, modifiers.ftz), operand::<H>(b, modifiers.ftz));
+    register::<H>(sum_odd(a, b), modifiers)
 }
 
 /// `sub`.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn subtract<H: Half>(a: u16, b: u16, modifiers: Modifiers) -> u16 {
-    fused::<H>(a, H::ONE, b ^ SIGN, modifiers)
+    add::<H>(a, b ^ SIGN, modifiers)
 }
 
 /// `mul`.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn multiply<H: Half>(a: u16, b: u16, modifiers: Modifiers) -> u16 {
     // The sum with -0 keeps the sign of a zero.
-    fused::<H>(a, b, SIGN, modifiers)
+    fma::<H>(a, b, SIGN, modifiers)
 }
 
-/// `fma`.
-#[inline]
+/// `fma`: `a * b + c`, rounded once.
+#[inline(always)]
 #[must_use]
 pub fn fma<H: Half>(a: u16, b: u16, c: u16, modifiers: Modifiers) -> u16 {
-    fused::<H>(a, b, c, modifiers)
+    let (a, b) = (operand::<H>(a, modifiers.ftz), operand::<H>(b, modifiers.ftz));
+    let c = operand::<H>(c, modifiers.ftz);
+    register::<H>(H::fused_odd(a, b, c), modifiers)
 }
 
 /// A number that orders the bits of floats as their values; -0 is below +0.
@@ -245,20 +299,16 @@ pub fn max<H: Half>(a: u16, b: u16, choice: Choice) -> u16 {
 /// The first if it wins. A NaN wins or loses against a number.
 #[inline]
 fn choose<H: Half>(a: u16, b: u16, choice: Choice, wins: impl Fn(u16, u16) -> bool) -> u16 {
-    let sign = if choice.xorsign_abs { (a ^ b) & SIGN } else { 0 };
-    let of = |bits| {
-        let bits = if choice.ftz { flush::<H>(bits) } else { bits };
-        if choice.xorsign_abs { bits & !SIGN } else { bits }
-    };
+    let crossed = SIGN & all_if(choice.xorsign_abs);
+    let sign = (a ^ b) & crossed;
+    let (flushes, keeps) = (all_if(choice.ftz), all_if(!choice.ftz));
+    let of = |bits| (flush::<H>(bits) & flushes | bits & keeps) & !crossed;
     let (a, b) = (of(a), of(b));
     let (a_nan, b_nan) = (is_nan::<H>(a), is_nan::<H>(b));
-    if a_nan && b_nan || choice.nan_wins && (a_nan || b_nan) {
-        NAN
-    } else if a_nan || !b_nan && !wins(a, b) {
-        b | sign
-    } else {
-        a | sign
-    }
+    let is_nan = (a_nan & b_nan) | (choice.nan_wins & (a_nan | b_nan));
+    let takes_b = a_nan | (!b_nan & !wins(a, b));
+    let chosen = (if takes_b { b } else { a }) | sign;
+    if is_nan { NAN } else { chosen }
 }
 
 /// `abs`. A NaN is canonical.
@@ -278,26 +328,31 @@ pub fn negate<H: Half>(a: u16, ftz: bool) -> u16 {
 }
 
 /// Applies a function to both halves of a register.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn both(a: u32, each: impl Fn(u16) -> u16) -> u32 {
-    u32::from(each((a >> 16) as u16)) << 16 | u32::from(each(a as u16))
+    both_3(a, a, a, |a, _, _| each(a))
 }
 
 /// Applies a function to both halves of two registers.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn both_2(a: u32, b: u32, each: impl Fn(u16, u16) -> u16) -> u32 {
-    let high = each((a >> 16) as u16, (b >> 16) as u16);
-    u32::from(high) << 16 | u32::from(each(a as u16, b as u16))
+    both_3(a, b, b, |a, b, _| each(a, b))
 }
 
 /// Applies a function to both halves of three registers.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn both_3(a: u32, b: u32, c: u32, each: impl Fn(u16, u16, u16) -> u16) -> u32 {
-    let high = each((a >> 16) as u16, (b >> 16) as u16, (c >> 16) as u16);
-    u32::from(high) << 16 | u32::from(each(a as u16, b as u16, c as u16))
+    // A loop calls the function in one place, so that compilers put it there.
+    let (mut result, mut shift) = (0, 0);
+    while shift < u32::BITS {
+        let half = each((a >> shift) as u16, (b >> shift) as u16, (c >> shift) as u16);
+        result |= u32::from(half) << shift;
+        shift += u16::BITS;
+    }
+    result
 }
 
 #[cfg(test)]
@@ -321,6 +376,8 @@ mod tests {
                 let value = F32.decode(u64::from(near));
                 let expected = H::FORMAT.encode(value, Rounding::Nearest, false) as u16;
                 assert_eq!(H::narrow(f32::from_bits(near)), expected, "{near:#x}");
+                let expected = H::FORMAT.encode(value, Rounding::Zero, false) as u16;
+                assert_eq!(cut::<H>(near), expected, "{near:#x}");
             }
         }
     }

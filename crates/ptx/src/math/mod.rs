@@ -10,6 +10,7 @@ pub mod bits;
 mod coefficients;
 pub mod compare;
 pub mod convert;
+pub mod directed;
 pub mod double;
 pub(crate) mod fragments;
 pub mod half;

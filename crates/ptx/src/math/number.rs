@@ -105,6 +105,7 @@ impl Format {
     /// Whether the value is closer to zero than any normal number, rounded to as many bits as those have, with
     /// any exponent. With `.ftz`, hardware makes a zero of it, even if the format's own rounding makes the least
     /// normal number of it.
+    #[cfg(test)]
     pub(super) fn is_tiny(self, value: Value, rounding: Rounding) -> bool {
         let Value::Finite(Number { magnitude, exponent, negative }) = value else { return false };
         let top = exponent + 127 - magnitude.leading_zeros() as i32;

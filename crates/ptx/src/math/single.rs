@@ -5,9 +5,6 @@
 //! `.sat`: results are clamped to the range from 0 to 1, and a NaN becomes 0. A result that is no
 //! number is the canonical NaN, 0x7fffffff.
 
-use super::Rounding;
-use super::number::{F32, Value};
-
 /// The NaN that operations give.
 pub const NAN: u32 = 0x7fff_ffff;
 
@@ -15,7 +12,7 @@ pub const NAN: u32 = 0x7fff_ffff;
 const SIGN: u32 = 0x8000_0000;
 
 /// The bits of the exponent, all set in infinities and NaNs.
-const EXPONENT: u32 = 0x7f80_0000;
+pub(super) const EXPONENT: u32 = 0x7f80_0000;
 
 /// The float with these bits, a zero if it is subnormal and the instruction has `.ftz`.
 #[inline]
@@ -143,8 +140,8 @@ pub(super) fn fma_odd(a: f64, b: f64, c: f64) -> f64 {
     let inexact = (error > 0.0) | (error < 0.0);
     // The sum is too far from zero if the error has the other sign.
     let away = (error < 0.0) != (sum < 0.0);
-    let odd = (bits - u64::from(away)) | 1;
-    f64::from_bits(if inexact && bits & 1 == 0 { odd } else { bits })
+    let changes = u64::from(inexact) & !bits;
+    f64::from_bits((bits - (changes & u64::from(away))) | changes & 1)
 }
 
 /// A double that is no less than the least normal single, or zero, cut to a single.
@@ -185,61 +182,6 @@ pub fn reciprocal<const FTZ: bool>(a: u32) -> u32 {
 #[must_use]
 pub fn square_root<const FTZ: bool>(a: u32) -> u32 {
     result::<FTZ, false>(operand::<FTZ>(a).sqrt())
-}
-
-/// An operand of an instruction with a rounding.
-fn exact(bits: u32, ftz: bool) -> Value {
-    F32.decode(u64::from(if ftz { flush(bits) } else { bits }))
-}
-
-/// The register for a result of an instruction with a rounding.
-pub(super) fn rounded(value: Value, rounding: Rounding, ftz: bool, sat: bool) -> u32 {
-    let bits = F32.encode(value, rounding, false) as u32;
-    let flushed = if ftz && F32.is_tiny(value, rounding) { bits & SIGN } else { bits };
-    result_bits(flushed, false, sat)
-}
-
-/// `add` with any rounding.
-#[must_use]
-pub fn add_rounded(a: u32, b: u32, rounding: Rounding, ftz: bool, sat: bool) -> u32 {
-    rounded(exact(a, ftz).add(exact(b, ftz), rounding), rounding, ftz, sat)
-}
-
-/// `sub` with any rounding.
-#[must_use]
-pub fn subtract_rounded(a: u32, b: u32, rounding: Rounding, ftz: bool, sat: bool) -> u32 {
-    add_rounded(a, b ^ SIGN, rounding, ftz, sat)
-}
-
-/// `mul` with any rounding.
-#[must_use]
-pub fn multiply_rounded(a: u32, b: u32, rounding: Rounding, ftz: bool, sat: bool) -> u32 {
-    rounded(exact(a, ftz).multiply(exact(b, ftz)), rounding, ftz, sat)
-}
-
-/// `fma` and `mad` with any rounding.
-#[must_use]
-pub fn fma_rounded(a: u32, b: u32, c: u32, rounding: Rounding, ftz: bool, sat: bool) -> u32 {
-    let product = exact(a, ftz).multiply(exact(b, ftz));
-    rounded(product.add(exact(c, ftz), rounding), rounding, ftz, sat)
-}
-
-/// `div` with any rounding.
-#[must_use]
-pub fn divide_rounded(a: u32, b: u32, rounding: Rounding, ftz: bool) -> u32 {
-    rounded(exact(a, ftz).divide(exact(b, ftz)), rounding, ftz, false)
-}
-
-/// `rcp` with any rounding.
-#[must_use]
-pub fn reciprocal_rounded(a: u32, rounding: Rounding, ftz: bool) -> u32 {
-    divide_rounded(1.0_f32.to_bits(), a, rounding, ftz)
-}
-
-/// `sqrt` with any rounding.
-#[must_use]
-pub fn square_root_rounded(a: u32, rounding: Rounding, ftz: bool) -> u32 {
-    rounded(exact(a, ftz).square_root(), rounding, ftz, false)
 }
 
 /// A number that orders the bits of floats as their values; -0 is below +0.
@@ -321,16 +263,19 @@ pub const fn copy_sign(a: u32, b: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Rounding;
+    use super::super::directed::{self, How};
     use super::*;
 
     /// As an H100: a result is tiny if it is below the least normal number after it is rounded to 24 bits.
     #[test]
     fn results_that_24_bits_round_up_to_the_least_normal_number_are_no_zeros() {
         const LEAST: u32 = 0x0080_0000;
+        let how = |rounding| How::new(rounding, true, false);
         let product = |a, b| {
             let fused = fma::<true, false>(a, b, SIGN);
-            assert_eq!(fused, fma_rounded(a, b, SIGN, Rounding::Nearest, true, false));
-            assert_eq!(fused, multiply_rounded(a, b, Rounding::Nearest, true, false));
+            assert_eq!(fused, directed::fma(a, b, SIGN, how(Rounding::Nearest)));
+            assert_eq!(fused, directed::multiply(a, b, how(Rounding::Nearest)));
             assert_eq!(fused, multiply::<true, false>(a, b));
             fused
         };
@@ -341,10 +286,10 @@ mod tests {
         assert_eq!(product(0x3f80_0000 - 2 * 1449, LEAST + 1449), 0);
         // A quotient of the same kind.
         assert_eq!(divide::<true>(0x817f_ffff, 0xc080_0000), 0);
-        assert_eq!(divide_rounded(0x817f_ffff, 0xc080_0000, Rounding::Nearest, true), 0);
+        assert_eq!(directed::divide(0x817f_ffff, 0xc080_0000, how(Rounding::Nearest)), 0);
         // The least normal number, but for a little.
         assert_eq!(fma::<true, false>(LEAST, LEAST, LEAST | SIGN), LEAST | SIGN);
-        let by = |rounding| fma_rounded(LEAST, LEAST, LEAST | SIGN, rounding, true, false);
+        let by = |rounding| directed::fma(LEAST, LEAST, LEAST | SIGN, how(rounding));
         assert_eq!(by(Rounding::Down), LEAST | SIGN);
         assert_eq!(by(Rounding::Up), SIGN);
         assert_eq!(by(Rounding::Zero), SIGN);
@@ -376,44 +321,8 @@ mod tests {
                     assert_eq!(fma::<false, false>(a, b, c), expected, "{a:#x} {b:#x} {c:#x}");
                     let native = fma_native::<false>(a, b, c);
                     assert_eq!(native, expected, "{a:#x} {b:#x} {c:#x}");
-                    let soft = fma_rounded(a, b, c, Rounding::Nearest, false, false);
-                    assert_eq!(soft, expected, "{a:#x} {b:#x} {c:#x}");
                 }
             }
-        }
-    }
-
-    #[test]
-    fn exact_numbers_round_to_nearest_as_the_machine_does() {
-        let all = samples();
-        for &a in &all {
-            let near = Rounding::Nearest;
-            assert_eq!(square_root_rounded(a, near, false), square_root::<false>(a), "{a:#x}");
-            for &b in &all {
-                let sum = add_rounded(a, b, near, false, false);
-                assert_eq!(sum, add::<false, false>(a, b), "{a:#x} + {b:#x}");
-                let product = multiply_rounded(a, b, near, false, false);
-                assert_eq!(product, multiply::<false, false>(a, b), "{a:#x} * {b:#x}");
-                let quotient = divide_rounded(a, b, near, false);
-                assert_eq!(quotient, divide::<false>(a, b), "{a:#x} / {b:#x}");
-                let flushed = divide_rounded(a, b, near, true);
-                assert_eq!(flushed, divide::<true>(a, b), "{a:#x} / {b:#x}, flushed");
-            }
-        }
-    }
-
-    #[test]
-    fn directed_roundings_enclose_the_nearest() {
-        let all = samples();
-        for (&a, &b) in all.iter().zip(all.iter().rev()) {
-            let by = |rounding| f32::from_bits(multiply_rounded(a, b, rounding, false, false));
-            let (down, up, near) = (by(Rounding::Down), by(Rounding::Up), by(Rounding::Nearest));
-            if near.is_nan() {
-                continue;
-            }
-            assert!(down <= near && near <= up && (down == near || near == up), "{a:#x} {b:#x}");
-            let zero = if near.is_sign_negative() { up } else { down };
-            assert_eq!(by(Rounding::Zero).to_bits(), zero.to_bits(), "{a:#x} {b:#x}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use pagewise_ptx::math::Rounding;
 use pagewise_ptx::math::convert::{self, Modifiers, Narrow, Quarter, Target};
+use pagewise_ptx::math::directed::How;
 use pagewise_ptx::math::half::{self, Binary16, Brain16, Half};
 
 use crate::instruction::{Function, Instruction, one};
@@ -111,10 +112,10 @@ fn single(form: &Instruction, from: &str) -> Option<Function> {
             one(|r| convert::f32_from_f64::<true, false>(r[0]).into())
         }
         "f64" if nearest && !sat => one(|r| convert::f32_from_f64::<false, false>(r[0]).into()),
-        "f64" => one(move |r| {
-            convert::f32_from_f64_rounded(r[0], rounding.unwrap_or(Rounding::Nearest), ftz, sat)
-                .into()
-        }),
+        "f64" => {
+            let how = How::new(rounding.unwrap_or(Rounding::Nearest), ftz, sat);
+            one(move |r| convert::f32_from_f64_rounded(r[0], how).into())
+        }
         "f16" => one(move |r| convert::f32_from_half::<Binary16>(r[0] as u16, ftz, sat).into()),
         "bf16" => one(move |r| convert::f32_from_half::<Brain16>(r[0] as u16, ftz, sat).into()),
         "f32" => match rounding {

@@ -2,6 +2,7 @@
 
 use pagewise_ptx::math::Rounding;
 use pagewise_ptx::math::compare::{Comparison, Property};
+use pagewise_ptx::math::directed::{self, How};
 use pagewise_ptx::math::{double, single};
 
 use crate::instruction::{Function, Instruction, one};
@@ -131,24 +132,18 @@ fn nearest(form: &Instruction) -> Option<Function> {
 /// The forms with a directed rounding.
 fn rounded(form: &Instruction) -> Option<Function> {
     let rounding = form.rounding()?;
-    let (ftz, sat) = (form.has("ftz"), form.has("sat"));
+    let how = How::new(rounding, form.has("ftz"), form.has("sat"));
     let word = |r: u64| r as u32;
     match form.name() {
-        "add" => {
-            one(move |r| single::add_rounded(word(r[0]), word(r[1]), rounding, ftz, sat).into())
+        "add" => one(move |r| directed::add(word(r[0]), word(r[1]), how).into()),
+        "sub" => one(move |r| directed::subtract(word(r[0]), word(r[1]), how).into()),
+        "mul" => one(move |r| directed::multiply(word(r[0]), word(r[1]), how).into()),
+        "fma" | "mad" => {
+            one(move |r| directed::fma(word(r[0]), word(r[1]), word(r[2]), how).into())
         }
-        "sub" => one(move |r| {
-            single::subtract_rounded(word(r[0]), word(r[1]), rounding, ftz, sat).into()
-        }),
-        "mul" => one(move |r| {
-            single::multiply_rounded(word(r[0]), word(r[1]), rounding, ftz, sat).into()
-        }),
-        "fma" | "mad" => one(move |r| {
-            single::fma_rounded(word(r[0]), word(r[1]), word(r[2]), rounding, ftz, sat).into()
-        }),
-        "div" => one(move |r| single::divide_rounded(word(r[0]), word(r[1]), rounding, ftz).into()),
-        "rcp" => one(move |r| single::reciprocal_rounded(word(r[0]), rounding, ftz).into()),
-        "sqrt" => one(move |r| single::square_root_rounded(word(r[0]), rounding, ftz).into()),
+        "div" => one(move |r| directed::divide(word(r[0]), word(r[1]), how).into()),
+        "rcp" => one(move |r| directed::reciprocal(word(r[0]), how).into()),
+        "sqrt" => one(move |r| directed::square_root(word(r[0]), how).into()),
         _ => None,
     }
 }
