@@ -6,6 +6,7 @@ use super::modifiers::{Modifiers, Refusal};
 use crate::code::Pure;
 use crate::math::approximate;
 use crate::math::half::{self, Binary16, Brain16};
+use crate::math::tangent::tangent;
 use crate::syntax::tree::Operand;
 use crate::types::Type;
 
@@ -40,7 +41,7 @@ impl<'t> Builder<'_, 't> {
             ("lg2", Type::F32) => by_flush!(flush, logarithm_2),
             ("sin", Type::F32) => by_flush!(flush, sine),
             ("cos", Type::F32) => by_flush!(flush, cosine),
-            ("tanh", Type::F32) => un!(u32 => u32, |a| approximate::tangent(a)),
+            ("tanh", Type::F32) => un!(u32 => u32, |a| tangent(a)),
             ("ex2", Type::F16) => {
                 un!(u16 => u16, |a| approximate::exponent_2_half::<Binary16>(a))
             }

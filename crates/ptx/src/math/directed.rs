@@ -4,10 +4,9 @@
 //! step has a branch, so that loops over lanes are vectorised.
 
 use super::Rounding;
-use super::single::{EXPONENT, TINY, fma_odd, result_bits};
+use super::single::{EXPONENT, SIGN, TINY, fma_odd, result_bits};
 
-/// The bit of the sign of a single, and of a double.
-const SIGN: u32 = 1 << 31;
+/// The bit of the sign of a double.
 const WIDE_SIGN: u64 = 1 << 63;
 
 /// The least normal single.
@@ -29,7 +28,7 @@ pub struct How {
     turned: u64,
     /// The sign that an exact zero gets of operands with unlike signs.
     zero_sign: u64,
-    /// What is closer to zero than this becomes zero: a positive result, and a negative one.
+    /// A positive result below this becomes zero, and a negative one closer to zero than the other.
     tiny: f64,
     tiny_below: f64,
     /// The bits of a subnormal operand that count.
@@ -77,7 +76,7 @@ impl How {
         f64::from(f32::from_bits(bits & if is_subnormal { self.subnormal } else { u32::MAX }))
     }
 
-    /// What turns a result so that it is rounded down.
+    /// The bits of a result that turn it, so that it is rounded down.
     #[inline]
     fn turn(self, value: f64) -> u64 {
         value.to_bits() & self.turned_by_sign | self.turned

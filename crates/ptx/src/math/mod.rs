@@ -23,6 +23,7 @@ mod scaled;
 pub mod single;
 mod small;
 mod sums;
+pub mod tangent;
 pub mod video;
 
 /// The rounding of a result that the type cannot hold.

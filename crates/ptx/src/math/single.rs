@@ -9,7 +9,7 @@
 pub const NAN: u32 = 0x7fff_ffff;
 
 /// The bit of the sign.
-const SIGN: u32 = 0x8000_0000;
+pub(super) const SIGN: u32 = 0x8000_0000;
 
 /// The bits of the exponent, all set in infinities and NaNs.
 pub(super) const EXPONENT: u32 = 0x7f80_0000;
