@@ -4,6 +4,7 @@
 //! machine code of those that have a form, and calls the functions of all others.
 
 use super::file::File;
+use crate::math::Rounding;
 use crate::math::compare::Comparison;
 
 /// The bits of a register.
@@ -115,6 +116,11 @@ pub(crate) enum Form {
     FloatContracted(Width),
     FloatNegate(Width),
     FloatAbsolute(Width),
+    FloatDivide(Width),
+    FloatReciprocal(Width),
+    FloatRoot(Width),
+    /// An integer as a float.
+    FloatIntegral(Width, Rounding),
     /// The lesser or the larger of two `.f32`, or the only one that is a number.
     FloatMinimum,
     FloatMaximum,
@@ -122,6 +128,16 @@ pub(crate) enum Form {
     FloatOf {
         signed: bool,
     },
+    /// A signed integer of 32 bits as `.f64`.
+    DoubleOf,
+    /// An `.f32` as an integer of 32 bits, which is clamped; 0 of a NaN.
+    IntegerOf {
+        signed: bool,
+        rounding: Rounding,
+    },
+    /// An `.f32` as `.f64`, and an `.f64` as `.f32`. A NaN keeps its sign and its upper bits, and is quiet.
+    Promote,
+    Demote,
 }
 
 impl Width {
@@ -161,7 +177,11 @@ impl Form {
             | Self::FloatFused(width)
             | Self::FloatContracted(width)
             | Self::FloatNegate(width)
-            | Self::FloatAbsolute(width) => Some(width),
+            | Self::FloatAbsolute(width)
+            | Self::FloatDivide(width)
+            | Self::FloatReciprocal(width)
+            | Self::FloatRoot(width)
+            | Self::FloatIntegral(width, _) => Some(width),
             Self::FloatMinimum | Self::FloatMaximum => Some(Width::Word),
             _ => None,
         }
@@ -188,11 +208,14 @@ impl Form {
     /// The files of its sources.
     pub(crate) fn sources(self) -> &'static [File] {
         match self {
-            Self::Low | Self::High | Self::Split | Self::Offset => Width::Double.sources(1),
+            Self::Low | Self::High | Self::Split | Self::Offset | Self::Demote => {
+                Width::Double.sources(1)
+            }
             Self::CountOnes | Self::LeadingZeros { .. } => Width::Word.sources(1),
             Self::ShiftBy { width: Width::Word, .. } => Width::Word.sources(2),
             Self::ShiftBy { width: Width::Double, .. } => &[File::Double, File::Word],
-            Self::Widen { .. } | Self::FloatOf { .. } => Width::Word.sources(1),
+            Self::Widen { .. } | Self::FloatOf { .. } | Self::DoubleOf => Width::Word.sources(1),
+            Self::IntegerOf { .. } | Self::Promote => Width::Word.sources(1),
             Self::Pair | Self::MultiplyWide { .. } => Width::Word.sources(2),
             Self::Minimum { .. } | Self::Maximum { .. } => Width::Word.sources(2),
             Self::FloatMinimum | Self::FloatMaximum => Width::Word.sources(2),
@@ -207,7 +230,10 @@ impl Form {
             | Self::ShiftLeft(width)
             | Self::ShiftRight { width, .. }
             | Self::FloatNegate(width)
-            | Self::FloatAbsolute(width) => width.sources(1),
+            | Self::FloatAbsolute(width)
+            | Self::FloatReciprocal(width)
+            | Self::FloatRoot(width)
+            | Self::FloatIntegral(width, _) => width.sources(1),
             Self::Add(width)
             | Self::Subtract(width)
             | Self::Multiply(width)
@@ -216,7 +242,8 @@ impl Form {
             | Self::Xor(width)
             | Self::FloatAdd(width)
             | Self::FloatSubtract(width)
-            | Self::FloatMultiply(width) => width.sources(2),
+            | Self::FloatMultiply(width)
+            | Self::FloatDivide(width) => width.sources(2),
             Self::MultiplyAdd(width) | Self::FloatFused(width) | Self::FloatContracted(width) => {
                 width.sources(3)
             }
@@ -231,7 +258,9 @@ impl Form {
             | Self::Offset
             | Self::Pair
             | Self::MultiplyWide { .. }
-            | Self::MultiplyWideAdd { .. } => File::Double,
+            | Self::MultiplyWideAdd { .. }
+            | Self::DoubleOf
+            | Self::Promote => File::Double,
             Self::High | Self::Split => File::Word,
             Self::Copy(width) | Self::Select(width) => width.file(),
             _ => self.float_width().unwrap_or_else(|| self.integer_width()).file(),

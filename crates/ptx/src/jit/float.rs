@@ -4,7 +4,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
 
 use super::emit::{DOUBLES, Emit, WORDS};
-use crate::code::{FLUSH, Form, MINUS_OTHER, MINUS_PRODUCT};
+use crate::code::{FLUSH, Form, MINUS_OTHER, MINUS_PRODUCT, Width};
 use crate::math::{double, single};
 
 /// Two factors and an addend of four lanes. The sums take the place of the first factors.
@@ -71,8 +71,8 @@ impl Emit<'_> {
     /// The result of arithmetic with `.ftz`. One that is subnormal before it is rounded up to the least normal
     /// number is a zero, too. Such numbers are rare: where a result is that number, a call computes all four.
     fn flushed_result(&mut self, form: Form, s: &[Value], value: Value) -> Value {
-        if matches!(form, Form::FloatAdd(_) | Form::FloatSubtract(_)) {
-            // Sums that are so small are exact.
+        if matches!(form, Form::FloatAdd(_) | Form::FloatSubtract(_) | Form::FloatIntegral(..)) {
+            // Sums that are so small are exact, and no integer is.
             return self.flushed(value);
         }
         let (sign, least) = (self.words(1 << 31), self.words(f32::MIN_POSITIVE.to_bits()));
@@ -123,14 +123,10 @@ impl Emit<'_> {
             // Only a number changes its sign.
             Form::FloatNegate(_) => (self.build.ins().bxor(s[0], sign), vec![s[0]]),
             Form::FloatAbsolute(_) => (self.build.ins().band_not(s[0], sign), vec![s[0]]),
+            Form::FloatDivide(_) => (self.double_result(form, s), vec![s[1], s[0]]),
             _ => {
                 let s = self.signed_sources(form, imm, s, sign);
-                let floats: Vec<Value> = s.iter().map(|v| self.cast(types::F64X2, *v)).collect();
-                let value = self.arithmetic(form, &floats);
-                let value = self.cast(DOUBLES, value);
-                let float = self.cast(types::F64X2, value);
-                let (nan, canonical) = (self.is_nan(float), self.doubles(double::NAN));
-                let value = self.build.ins().bitselect(nan, canonical, value);
+                let value = self.double_result(form, &s);
                 // The last one that is no number is the result.
                 (value, if s.len() == 3 { vec![s[0], s[2], s[1]] } else { s })
             }
@@ -141,6 +137,16 @@ impl Emit<'_> {
             let quiet = self.build.ins().bor(operand, quiet);
             self.build.ins().bitselect(nan, quiet, value)
         })
+    }
+
+    /// The result of arithmetic of numbers, with the NaN of an operation without a result.
+    fn double_result(&mut self, form: Form, s: &[Value]) -> Value {
+        let floats: Vec<Value> = s.iter().map(|v| self.cast(types::F64X2, *v)).collect();
+        let value = self.arithmetic(form, &floats);
+        let value = self.cast(DOUBLES, value);
+        let float = self.cast(types::F64X2, value);
+        let (nan, canonical) = (self.is_nan(float), self.doubles(double::NAN));
+        self.build.ins().bitselect(nan, canonical, value)
     }
 
     /// The sources, with the signs that a contracted product changes.
@@ -162,6 +168,17 @@ impl Emit<'_> {
             Form::FloatAdd(_) => ins.fadd(s[0], s[1]),
             Form::FloatSubtract(_) => ins.fsub(s[0], s[1]),
             Form::FloatMultiply(_) => ins.fmul(s[0], s[1]),
+            Form::FloatDivide(_) => ins.fdiv(s[0], s[1]),
+            Form::FloatRoot(_) => ins.sqrt(s[0]),
+            Form::FloatReciprocal(width) => {
+                let one = match width {
+                    Width::Word => self.words(1.0_f32.to_bits()),
+                    Width::Double => self.doubles(1.0_f64.to_bits()),
+                };
+                let one = self.cast(self.build.func.dfg.value_type(s[0]), one);
+                self.build.ins().fdiv(one, s[0])
+            }
+            Form::FloatIntegral(_, rounding) => self.integral(s[0], rounding),
             _ => ins.fma(s[0], s[1], s[2]),
         }
     }

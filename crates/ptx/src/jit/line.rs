@@ -111,7 +111,15 @@ impl Emit<'_> {
             | Form::FloatAbsolute(_)
             | Form::FloatMinimum
             | Form::FloatMaximum
-            | Form::FloatOf { .. } => self.once(form, imm, &firsts),
+            | Form::FloatDivide(_)
+            | Form::FloatReciprocal(_)
+            | Form::FloatRoot(_)
+            | Form::FloatIntegral(..)
+            | Form::FloatOf { .. }
+            | Form::DoubleOf
+            | Form::IntegerOf { .. }
+            | Form::Promote
+            | Form::Demote => self.once(form, imm, &firsts),
             _ => self.integers(form, imm, &firsts),
         };
         Some(LineOf::same(first))

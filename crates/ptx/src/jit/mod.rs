@@ -41,6 +41,7 @@
 mod access;
 mod apart;
 mod compiled;
+mod convert;
 mod editions;
 mod emit;
 mod extent;

@@ -52,6 +52,12 @@ impl Emit<'_> {
                 };
                 Four::Word(self.cast(WORDS, float))
             }
+            Form::DoubleOf => Four::Double(self.integers_as_doubles(s[0].word())),
+            Form::IntegerOf { signed, rounding } => {
+                Four::Word(self.integers_of(s[0].word(), signed, rounding, imm))
+            }
+            Form::Promote => Four::Double(self.promoted(s[0].word())),
+            Form::Demote => Four::Word(self.demoted(s[0].double())),
             _ => self.each_vector(form, imm, s),
         }
     }

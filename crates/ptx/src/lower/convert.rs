@@ -6,7 +6,7 @@ use super::float::{encode, ftz, how, rounding, sat};
 use super::macros::{bin, by_any_integer, line_un, slow_bin, slow_ter, slow_un, un};
 use super::modifiers::{Modifiers, Refusal};
 use super::operands::width;
-use crate::code::{Code, File, Form as Known, Pure, Slot, Width, Wrapping};
+use crate::code::{Code, File, Form as Known, Pure, Slot, Width, Wrapping, has_wide_vectors};
 use crate::math::Rounding;
 use crate::math::convert::{self, Quarter, Target, Whole};
 use crate::math::half::{self, Binary16, Brain16};
@@ -230,6 +230,11 @@ fn quarter_of(imm: u64) -> Quarter {
     if imm & 2 != 0 { Quarter::E5m2 } else { Quarter::E4m3 }
 }
 
+/// Whether compiled code may round to integers in vectors.
+fn has_vectors(_: &Known) -> bool {
+    has_wide_vectors()
+}
+
 /// One expression for each rounding to an integer, in which `$rounding` is the rounding.
 macro_rules! by_integral {
     ($form:expr, $rounding:ident => $body:expr) => {
@@ -301,8 +306,9 @@ fn from_integer(form: Form) -> Result<Pure, Refusal> {
             let known = (width(form.from) == 32).then_some(Known::FloatOf { signed });
             by_any_integer!(form.from, A => un!(A => u32, |a| (a as f32).to_bits())).as_form(known)
         }
-        Type::F64 if near => {
-            by_any_integer!(form.from, A => un!(A => u64, |a| (a as f64).to_bits()))
+        Type::F64 if !form.sat && (near || width(form.from) <= 32) => {
+            let known = (signed && width(form.from) == 32).then_some(Known::DoubleOf);
+            by_any_integer!(form.from, A => un!(A => u64, |a| (a as f64).to_bits())).as_form(known)
         }
         Type::F32 => by_any_integer!(form.from, A => if signed {
             slow_un!(A => u32, |op, a| convert::f32_from_integer(Whole::from(a as i64), rounding(op.imm), sat(op.imm)))
@@ -340,7 +346,8 @@ fn to_integer(form: Form) -> Result<Pure, Refusal> {
                 un!(u32 => i32, ftz of ftz, |a| convert::integer_from_f32::<i32>(a, ROUNDING, ftz))
             } else {
                 un!(u32 => u32, ftz of ftz, |a| convert::integer_from_f32::<u32>(a, ROUNDING, ftz))
-            })
+            }
+            .as_form(Some(Known::IntegerOf { signed, rounding: ROUNDING }).filter(has_vectors)))
         }
         Type::F32 => {
             by_any_integer!(form.to, R => slow_un!(u32 => R, |op, a| convert::integer_from_f32::<R>(a, rounding(op.imm), ftz(op.imm))))
@@ -365,7 +372,9 @@ fn floats(form: Form) -> Result<Pure, Refusal> {
     Ok(match (form.from, form.to) {
         (Type::F32, Type::F32) if integral && !form.sat => {
             by_integral!(form, ROUNDING => {
+                let form = Known::FloatIntegral(Width::Word, ROUNDING);
                 un!(u32 => u32, ftz of ftz, |a| convert::round_f32(a, ROUNDING, ftz, false))
+                    .as_form(Some(form).filter(has_vectors))
             })
         }
         (Type::F32, Type::F32) if integral => {
@@ -375,7 +384,11 @@ fn floats(form: Form) -> Result<Pure, Refusal> {
             slow_un!(u32 => u32, |op, a| convert::same_f32(a, ftz(op.imm), sat(op.imm)))
         }
         (Type::F64, Type::F64) if integral && !form.sat => {
-            by_integral!(form, ROUNDING => un!(u64 => u64, |a| convert::round_f64(a, ROUNDING, false)))
+            by_integral!(form, ROUNDING => {
+                let form = Known::FloatIntegral(Width::Double, ROUNDING);
+                un!(u64 => u64, |a| convert::round_f64(a, ROUNDING, false))
+                    .as_form(Some(form).filter(has_vectors))
+            })
         }
         (Type::F64, Type::F64) if integral => {
             slow_un!(u64 => u64, |op, a| convert::round_f64(a, rounding(op.imm), sat(op.imm)))
@@ -385,13 +398,14 @@ fn floats(form: Form) -> Result<Pure, Refusal> {
         }
         (Type::F64, Type::F64) => un!(u64 => u64, |a| a),
         (Type::F64, Type::F32) if near && !form.ftz && !form.sat => {
-            un!(u64 => u32, |a| convert::f32_from_f64::<false, false>(a))
+            un!(u64 => u32, |a| convert::f32_from_f64::<false, false>(a)).as_form(Known::Demote)
         }
         (Type::F64, Type::F32) if form.rounding.is_some() => {
             un!(u64 => u32, how of how, |a| convert::f32_from_f64_rounded(a, how))
         }
         (Type::F32, Type::F64) => match (form.ftz, form.sat) {
-            (false, false) => un!(u32 => u64, |a| convert::f64_from_f32::<false, false>(a)),
+            (false, false) => un!(u32 => u64, |a| convert::f64_from_f32::<false, false>(a))
+                .as_form(Known::Promote),
             (true, false) => un!(u32 => u64, |a| convert::f64_from_f32::<true, false>(a)),
             (false, true) => un!(u32 => u64, |a| convert::f64_from_f32::<false, true>(a)),
             (true, true) => un!(u32 => u64, |a| convert::f64_from_f32::<true, true>(a)),

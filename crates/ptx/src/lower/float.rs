@@ -19,6 +19,9 @@ fn form(name: &str, width: Width) -> Option<Form> {
         "fma" | "mad" => has_wide_vectors().then_some(Form::FloatFused(width)),
         "neg" => Some(Form::FloatNegate(width)),
         "abs" => Some(Form::FloatAbsolute(width)),
+        "div" => Some(Form::FloatDivide(width)),
+        "rcp" => Some(Form::FloatReciprocal(width)),
+        "sqrt" => Some(Form::FloatRoot(width)),
         _ => None,
     }
 }
@@ -264,6 +267,7 @@ impl<'t> Builder<'_, 't> {
             }
             _ => return Err(format!("`{name}` with this rounding is not supported")),
         };
+        let run = run.as_form((near && !ftz).then(|| form(name, Width::Word)).flatten());
         let count = if name == "div" { 2 } else { 1 };
         self.plain(run, kind, &[kind; 2][..count], o, imm)
     }
