@@ -94,6 +94,18 @@ pub(crate) enum Form {
         left: bool,
         signed: bool,
     },
+    /// 32 bits of a pair of words, the first one below, from the place that the immediate has.
+    Funnel,
+    /// Four bytes of a pair of words. The immediate has four bits for the place of each.
+    Permute,
+    /// A field of a word. The immediate has its place, and its length at bit 8: it is not empty, and inside.
+    Extract {
+        signed: bool,
+    },
+    /// The second word, with the low bits of the first in a field.
+    Insert,
+    /// Logic of three words. The immediate has the result for each row of inputs.
+    Table,
     /// Two words as one of 64 bits, the first one below.
     Pair,
     /// The first source where the predicate holds, else the second.
@@ -215,7 +227,9 @@ impl Form {
             Self::ShiftBy { width: Width::Word, .. } => Width::Word.sources(2),
             Self::ShiftBy { width: Width::Double, .. } => &[File::Double, File::Word],
             Self::Widen { .. } | Self::FloatOf { .. } | Self::DoubleOf => Width::Word.sources(1),
-            Self::IntegerOf { .. } | Self::Promote => Width::Word.sources(1),
+            Self::IntegerOf { .. } | Self::Promote | Self::Extract { .. } => Width::Word.sources(1),
+            Self::Funnel | Self::Permute | Self::Insert => Width::Word.sources(2),
+            Self::Table => Width::Word.sources(3),
             Self::Pair | Self::MultiplyWide { .. } => Width::Word.sources(2),
             Self::Minimum { .. } | Self::Maximum { .. } => Width::Word.sources(2),
             Self::FloatMinimum | Self::FloatMaximum => Width::Word.sources(2),

@@ -117,6 +117,11 @@ impl Emit<'_> {
             | Form::FloatIntegral(..)
             | Form::FloatOf { .. }
             | Form::DoubleOf
+            | Form::Funnel
+            | Form::Permute
+            | Form::Extract { .. }
+            | Form::Insert
+            | Form::Table
             | Form::IntegerOf { .. }
             | Form::Promote
             | Form::Demote => self.once(form, imm, &firsts),

@@ -45,6 +45,7 @@ mod convert;
 mod editions;
 mod emit;
 mod extent;
+mod fields;
 mod float;
 mod group;
 mod halves;

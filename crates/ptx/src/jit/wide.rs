@@ -52,6 +52,13 @@ impl Emit<'_> {
                 };
                 Four::Word(self.cast(WORDS, float))
             }
+            Form::Funnel => Four::Word(self.funnel(s[0].word(), s[1].word(), imm)),
+            Form::Permute => Four::Word(self.permuted(s[0].word(), s[1].word(), imm)),
+            Form::Extract { signed } => Four::Word(self.extracted(s[0].word(), signed, imm)),
+            Form::Insert => Four::Word(self.inserted(s[0].word(), s[1].word(), imm)),
+            Form::Table => {
+                Four::Word(self.by_table(imm as u8, [0, 1, 2].map(|source| s[source].word())))
+            }
             Form::DoubleOf => Four::Double(self.integers_as_doubles(s[0].word())),
             Form::IntegerOf { signed, rounding } => {
                 Four::Word(self.integers_of(s[0].word(), signed, rounding, imm))

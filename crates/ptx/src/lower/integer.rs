@@ -5,7 +5,7 @@ use super::macros::{bin, by_integer, by_whole, line_bin, line_ter, slow_bin, slo
 use super::modifiers::{Modifiers, Refusal};
 use crate::code::{Code, Form, Line, OnLanes, Pure, Value, Width, bits, once, pack};
 use crate::math::integer::{self, Integer};
-use crate::math::{bits as fields, packed};
+use crate::math::packed;
 use crate::syntax::tree::Operand;
 use crate::types::Type;
 
@@ -404,110 +404,6 @@ impl<'t> Builder<'_, 't> {
         };
         let upper = name == "dp2a" && m.must(&[("lo", false), ("hi", true)])?;
         self.plain(run, Type::U32, &[Type::U32; 3], o, u64::from(upper))
-    }
-
-    /// `popc`, `clz`, `brev`, `bfind`, `bfe`, `bfi`, `fns`, `szext`, `bmsk`
-    pub(super) fn field(
-        &mut self,
-        name: &str,
-        m: &mut Modifiers<'t>,
-        o: &[Operand<'t>],
-    ) -> Result<(), Refusal> {
-        let kind = m.kind()?;
-        let wide = super::operands::width(kind) == 64;
-        let signed = kind.is_signed();
-        let word = Type::U32;
-        if !matches!(super::operands::width(kind), 32 | 64) {
-            return Err("the instruction is of 32 and 64 bits".to_owned());
-        }
-        match name {
-            "popc" if wide => self.plain(un!(u64 => u32, |a| a.count_ones()), word, &[kind], o, 0),
-            "popc" => {
-                let run = un!(u32 => u32, |a| a.count_ones()).as_form(Form::CountOnes);
-                self.plain(run, word, &[kind], o, 0)
-            }
-            "clz" if wide => {
-                self.plain(un!(u64 => u32, |a| a.leading_zeros()), word, &[kind], o, 0)
-            }
-            "clz" => {
-                let form = Form::LeadingZeros { finds: false };
-                let run = un!(u32 => u32, |a| a.leading_zeros()).as_form(form);
-                self.plain(run, word, &[kind], o, 0)
-            }
-            "brev" if wide => self.one(un!(u64 => u64, |a| a.reverse_bits()), kind, o),
-            "brev" => self.one(un!(u32 => u32, |a| a.reverse_bits()), kind, o),
-            "bfind" => {
-                let run = match (wide, signed, m.take("shiftamt")) {
-                    (false, false, false) => un!(u32 => u32, |a| fields::find_32(a))
-                        .as_form(Form::LeadingZeros { finds: true }),
-                    (false, true, false) => un!(i32 => u32, |a| fields::find_32_signed(a)),
-                    (true, false, false) => un!(u64 => u32, |a| fields::find_64(a)),
-                    (true, true, false) => un!(i64 => u32, |a| fields::find_64_signed(a)),
-                    (false, false, true) => {
-                        un!(u32 => u32, |a| fields::shift_amount(fields::find_32(a), 32))
-                    }
-                    (false, true, true) => {
-                        un!(i32 => u32, |a| fields::shift_amount(fields::find_32_signed(a), 32))
-                    }
-                    (true, false, true) => {
-                        un!(u64 => u32, |a| fields::shift_amount(fields::find_64(a), 64))
-                    }
-                    (true, true, true) => {
-                        un!(i64 => u32, |a| fields::shift_amount(fields::find_64_signed(a), 64))
-                    }
-                };
-                self.plain(run, word, &[kind], o, 0)
-            }
-            "bfe" => {
-                let run = match (wide, signed) {
-                    (false, false) => {
-                        ter!(u32, u32, u32 => u32, |a, b, c| fields::extract_32(a, b, c))
-                    }
-                    (false, true) => {
-                        ter!(i32, u32, u32 => i32, |a, b, c| fields::extract_32_signed(a, b, c))
-                    }
-                    (true, false) => {
-                        ter!(u64, u32, u32 => u64, |a, b, c| fields::extract_64(a, b, c))
-                    }
-                    (true, true) => {
-                        ter!(i64, u32, u32 => i64, |a, b, c| fields::extract_64_signed(a, b, c))
-                    }
-                };
-                self.plain(run, kind, &[kind, word, word], o, 0)
-            }
-            "bfi" => {
-                let run: OnLanes = if wide {
-                    |l, op| {
-                        crate::code::quaternary::<u64, u64, u32, u32, u64>(l, op, fields::insert_64)
-                    }
-                } else {
-                    |l, op| {
-                        crate::code::quaternary::<u32, u32, u32, u32, u32>(l, op, fields::insert_32)
-                    }
-                };
-                self.plain(Pure::of(run), kind, &[kind, kind, word, word], o, 0)
-            }
-            "fns" => {
-                let run = ter!(u32, u32, i32 => u32, |a, b, c| fields::find_nth_set(a, b, c));
-                self.plain(run, word, &[word, word, Type::S32], o, 0)
-            }
-            "szext" | "bmsk" => {
-                let wrap = m.must(&[("clamp", false), ("wrap", true)])?;
-                let run = match (name, signed) {
-                    ("bmsk", _) => {
-                        slow_bin!(u32, u32 => u32, |op, a, b| fields::mask(a, b, op.imm != 0))
-                    }
-                    (_, false) => {
-                        slow_bin!(u32, u32 => u32, |op, a, b| fields::zero_extend(a, b, op.imm != 0))
-                    }
-                    (_, true) => {
-                        slow_bin!(i32, u32 => i32, |op, a, b| fields::sign_extend(a, b, op.imm != 0))
-                    }
-                };
-                self.plain(run, kind, &[kind, word], o, u64::from(wrap))
-            }
-            _ => Err(format!("`{name}` is not supported")),
-        }
     }
 }
 

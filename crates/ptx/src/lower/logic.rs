@@ -9,7 +9,6 @@ use crate::code::{
     Code, Form, Lanes, Line, Logic, OnLanes, Op, Pure, RANK_SHIFT, Slot, Value, WIDTH, Width, bits,
     once,
 };
-use crate::math::bits::{self as fields, Permutation};
 use crate::math::compare::Comparison;
 use crate::math::integer::Integer;
 use crate::math::single;
@@ -95,104 +94,6 @@ impl<'t> Builder<'_, 't> {
             signed: kind.is_signed(),
         });
         self.plain(run.as_form(form), kind, &[kind, Type::U32], o, 0)
-    }
-
-    /// `shf.l`, `shf.r`
-    pub(super) fn funnel(
-        &mut self,
-        m: &mut Modifiers<'t>,
-        o: &[Operand<'t>],
-    ) -> Result<(), Refusal> {
-        let kind = m.kind()?;
-        let left = m.must(&[("l", true), ("r", false)])?;
-        let wrap = m.must(&[("clamp", false), ("wrap", true)])?;
-        let run = match (left, wrap) {
-            (true, false) => {
-                ter!(u32, u32, u32 => u32, |a, b, c| fields::funnel_left(a, b, c, false))
-            }
-            (true, true) => {
-                ter!(u32, u32, u32 => u32, |a, b, c| fields::funnel_left(a, b, c, true))
-            }
-            (false, false) => {
-                ter!(u32, u32, u32 => u32, |a, b, c| fields::funnel_right(a, b, c, false))
-            }
-            (false, true) => {
-                ter!(u32, u32, u32 => u32, |a, b, c| fields::funnel_right(a, b, c, true))
-            }
-        };
-        self.plain(run, kind, &[Type::U32; 3], o, 0)
-    }
-
-    /// `lop3`, with its table as the last operand
-    pub(super) fn table_logic(
-        &mut self,
-        m: &mut Modifiers<'t>,
-        o: &[Operand<'t>],
-    ) -> Result<(), Refusal> {
-        let kind = m.kind()?;
-        let combines = m.choose(&[("or", false), ("and", true)]);
-        let (Some(table), true) = (o.get(4), kind == Type::B32) else {
-            return Err("lop3.b32 takes three sources and a table".to_owned());
-        };
-        let table = self.literal(table, Type::B32).ok_or("the table of lop3 is a number")?? & 0xff;
-        let run = pure!(|lanes, op| slow_free_ter(lanes, op));
-        let sources = [&o[1], &o[2], &o[3]].map(|operand| self.source(operand, kind));
-        let [a, b, c] = sources;
-        let (a, b, c) = (a?, b?, c?);
-        let Some(and) = combines else {
-            let d = self.dest(&o[0], kind)?;
-            self.emit(Code::Pure(run), &[d], &[a, b, c], table);
-            return Ok(());
-        };
-        let (d, p) = self.dest_pair(&o[0], kind)?;
-        let q = self.source(o.get(5).ok_or("a predicate is missing")?, Type::Pred)?;
-        self.emit(Code::Pure(run), &[d], &[a, b, c], table);
-        let run: OnLanes = if and {
-            |l, op| l.set_predicate(op.d[0], nonzero(l, op.s[0]) & l.predicate(op.s[1]))
-        } else {
-            |l, op| l.set_predicate(op.d[0], nonzero(l, op.s[0]) | l.predicate(op.s[1]))
-        };
-        let p = p.ok_or("a result `d|p` is expected")?;
-        self.emit(Code::Pure(Pure::of(run)), &[p], &[d, q], 0);
-        Ok(())
-    }
-
-    /// `prmt`
-    pub(super) fn permute(
-        &mut self,
-        m: &mut Modifiers<'t>,
-        o: &[Operand<'t>],
-    ) -> Result<(), Refusal> {
-        let kind = m.kind()?;
-        let run = match m.choose(&[
-            ("f4e", 1),
-            ("b4e", 2),
-            ("rc8", 3),
-            ("ecl", 4),
-            ("ecr", 5),
-            ("rc16", 6),
-        ]) {
-            None => ter!(u32, u32, u32 => u32, |a, b, c| fields::permute_bytes(a, b, c)),
-            Some(1) => {
-                ter!(u32, u32, u32 => u32, |a, b, c| fields::permute(a, b, c, Permutation::Forward4))
-            }
-            Some(2) => {
-                ter!(u32, u32, u32 => u32, |a, b, c| fields::permute(a, b, c, Permutation::Backward4))
-            }
-            Some(3) => {
-                ter!(u32, u32, u32 => u32, |a, b, c| fields::permute(a, b, c, Permutation::Replicate8))
-            }
-            Some(4) => {
-                ter!(u32, u32, u32 => u32, |a, b, c| fields::permute(a, b, c, Permutation::ClampLeft))
-            }
-            Some(5) => {
-                ter!(u32, u32, u32 => u32, |a, b, c| fields::permute(a, b, c, Permutation::ClampRight))
-            }
-            Some(_) => {
-                ter!(u32, u32, u32 => u32, |a, b, c| fields::permute(a, b, c, Permutation::Replicate16))
-            }
-        };
-        self.plain(run, kind, &[Type::B32; 3], o, 0)
     }
 
     /// `mov`: registers, addresses, and vectors as one register.
@@ -508,37 +409,6 @@ fn shift_left(kind: Type) -> Result<Pure, Refusal> {
         }),
         _ => run,
     })
-}
-
-/// Any logic of three sources, by its table.
-#[inline(always)]
-fn slow_free_ter(lanes: &mut Lanes<'_>, op: &Op) {
-    let table = op.imm as u8;
-    let (a, b, c) = (*lanes.word(op.s[0]), *lanes.word(op.s[1]), *lanes.word(op.s[2]));
-    let mut result = [0; WIDTH];
-    for row in 0..8 {
-        if table >> row & 1 != 0 {
-            let (x, y, z) = (
-                if row & 4 != 0 { 0 } else { u32::MAX },
-                if row & 2 != 0 { 0 } else { u32::MAX },
-                if row & 1 != 0 { 0 } else { u32::MAX },
-            );
-            for lane in 0..WIDTH {
-                result[lane] |= (a[lane] ^ x) & (b[lane] ^ y) & (c[lane] ^ z);
-            }
-        }
-    }
-    lanes.set_word(op.d[0], &result);
-}
-
-#[inline(always)]
-fn nonzero(lanes: &Lanes<'_>, slot: u16) -> u32 {
-    let words = lanes.word(slot);
-    let mut held = [0; WIDTH];
-    for lane in 0..WIDTH {
-        held[lane] = if words[lane] != 0 { u32::MAX } else { 0 };
-    }
-    crate::code::signs(&held)
 }
 
 /// The first source where the bits are set, else the second.

@@ -14,6 +14,7 @@ mod conversion;
 mod convert;
 mod element;
 mod fence;
+mod fields;
 mod float;
 mod fuse;
 mod half;
