@@ -136,6 +136,7 @@ fn main() {
         ("atomics", 1024),
         ("integers", 512),
         ("matrices", 512),
+        ("functions", 512),
     ];
     for (name, blocks) in blocks {
         if chosen.as_deref().is_some_and(|chosen| chosen != name) {
