@@ -174,3 +174,43 @@ fn halves_of_wide_words_are_the_same() {
     );
     same_in_blocks(&text);
 }
+
+#[test]
+fn conversions_quotients_and_fields_are_the_same() {
+    let floats = [
+        "cvt.rzi.s32.f32 %x, %f",
+        "cvt.rmi.u32.f32 %x, %f",
+        "cvt.rni.ftz.s32.f32 %x, %f",
+        "cvt.rpi.f32.f32 %g, %f; mov.b32 %x, %g",
+        "cvt.rmi.ftz.f32.f32 %g, %f; mov.b32 %x, %g",
+        "div.rn.f32 %g, %f, %h; mov.b32 %x, %g",
+        "rcp.rn.f32 %g, %f; mov.b32 %x, %g",
+        "sqrt.rn.f32 %g, %f; mov.b32 %x, %g",
+        "cvt.f64.f32 %a, %f; cvt.rzi.f64.f64 %b, %a; div.rn.f64 %a, %b, %a; mov.b64 {%x, %y}, %a",
+        "cvt.rn.f64.s32 %a, %y; rcp.rn.f64 %b, %a; sqrt.rn.f64 %b, %b; cvt.rn.f32.f64 %g, %b;
+         mov.b32 %x, %g",
+        "cvt.f64.f32 %a, %f; cvt.rn.f32.f64 %g, %a; mov.b32 %x, %g",
+        "fma.rm.f32 %g, %f, %h, %f; add.rz.ftz.f32 %g, %g, %h; mov.b32 %x, %g",
+    ];
+    let words = [
+        "shf.l.wrap.b32 %x, %y, %v, 7",
+        "shf.r.clamp.b32 %x, %v, %y, 32",
+        "prmt.b32 %x, %y, %v, 0x5410",
+        "prmt.b32 %x, %y, %y, 0x0123",
+        "bfe.u32 %x, %y, 3, 9",
+        "bfe.s32 %x, %y, 0, 5",
+        "bfi.b32 %x, %y, %v, 4, 11",
+        "bfi.b32 %x, %v, %y, 0, 32",
+        "lop3.b32 %x, %y, %v, %s, 0x96",
+        "lop3.b32 %x, %l, %y, %s, 0xe8",
+    ];
+    // Of words that lanes load, that all share, and of lines.
+    for source in ["%v", "%s", "%l"] {
+        for form in floats.into_iter().chain(words) {
+            same_in_blocks(&round(&format!(
+                ".reg .f32 %f, %g, %h; .reg .f64 %a, %b;
+                 mov.u32 %y, {source}; mov.b32 %f, {source}; cvt.rn.f32.s32 %h, {source}; {form};"
+            )));
+        }
+    }
+}

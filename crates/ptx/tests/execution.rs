@@ -398,6 +398,18 @@ fn a_module_with_an_unknown_instruction_is_refused_with_its_line() {
 }
 
 #[test]
+fn only_a_match_of_all_lanes_has_a_predicate() {
+    let target = pagewise_ptx::module::Target { compute: (9, 0) };
+    let load = |mode| {
+        let text = kernel(&format!(".reg .pred %p; match.{mode}.sync.b32 %w|%p, %t, -1;"));
+        pagewise_ptx::module::Module::load(&text, &target)
+    };
+    assert!(load("all").is_ok());
+    let error = load("any").unwrap_err();
+    assert!(error.message.contains("no predicate"), "{error}");
+}
+
+#[test]
 fn approximate_functions_are_exact_where_the_hardware_is() {
     let text = kernel(
         ".reg .f32 %f; .reg .b32 %r; cvt.rn.f32.u32 %f, %t; ex2.approx.ftz.f32 %f, %f; lg2.approx.f32 %f, %f;

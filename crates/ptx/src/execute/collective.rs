@@ -13,6 +13,7 @@ use crate::code::{
 use crate::math::product::Room;
 
 impl Engine<'_> {
+    /// Executes an instruction of lanes together, or lets the fragment wait for others.
     pub(super) fn together(
         &mut self,
         common: &mut Common,
@@ -22,11 +23,11 @@ impl Engine<'_> {
         mask: u32,
     ) -> Result<Next, Blocked> {
         self.only(warp, fragment, mask);
-        if let Code::Barrier { kind, counted } = op.code {
-            fragment.alone = false;
-            return Ok(self.barrier(common, warp, fragment, op, (kind, counted)));
-        }
         match op.code {
+            Code::Barrier { kind, counted } => {
+                fragment.alone = false;
+                return Ok(self.barrier(common, warp, fragment, op, (kind, counted)));
+            }
             Code::ClusterArrive => {
                 self.cluster_arrive(common, warp, mask);
                 return Ok(Next::Go);
@@ -34,36 +35,49 @@ impl Engine<'_> {
             Code::ClusterWait => return Ok(self.cluster_wait(common, warp, fragment)),
             _ => {}
         }
+        let Some(members) = self.members(warp, fragment, op, mask) else {
+            fragment.state = State::Lanes;
+            return Ok(Next::Stop);
+        };
+        fragment.alone = false;
+        match op.code {
+            Code::Tiles(tiles) => self.tiles(common, warp, fragment, op, tiles, mask)?,
+            Code::Matrix(place, matrix) => {
+                self.matrix(common, warp, fragment, op, (place, matrix, mask))?;
+            }
+            _ => self.exchange(warp, fragment, op, &members),
+        }
+        Ok(Next::Go)
+    }
+
+    /// The lanes that an instruction names, for each lane. Without names: those that are here. `None` if some
+    /// that are named did not come yet.
+    fn members(
+        &self,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        op: &Op,
+        mask: u32,
+    ) -> Option<[u32; WIDTH]> {
         let named = match op.code {
             Code::Shuffle { sync: true, .. } => Some(op.s[3]),
             Code::Vote { sync: true, .. } | Code::Match { .. } | Code::Reduce(_) => Some(op.s[1]),
             Code::WarpBarrier | Code::Elect => Some(op.s[0]),
             _ => None,
         };
-        let program = self.program;
-        // The lanes that an instruction names, for each lane. Without names: those that are here.
         let members = match named {
-            Some(slot) => *lanes(program, warp, &fragment.frame, mask).word(slot),
+            Some(slot) => *lanes(self.program, warp, &fragment.frame, mask).word(slot),
             None if op.code.is_of_matrices() => [u32::MAX; WIDTH],
             None => [mask; WIDTH],
         };
         let wanted = union(&members, mask) & warp.live;
-        if wanted & !mask != 0 && !fragment.alone {
-            fragment.state = State::Lanes;
-            return Ok(Next::Stop);
-        }
-        fragment.alone = false;
-        let done = Ok(Next::Go);
-        match op.code {
-            Code::Tiles(tiles) => {
-                return self.tiles(common, warp, fragment, op, tiles, mask).and(done);
-            }
-            Code::Matrix(place, matrix) => {
-                return self.matrix(common, warp, fragment, op, (place, matrix, mask)).and(done);
-            }
-            _ => {}
-        }
-        let mut lanes = lanes(program, warp, &fragment.frame, mask);
+        (wanted & !mask == 0 || fragment.alone).then_some(members)
+    }
+
+    /// Executes an instruction of registers of the lanes that are here.
+    fn exchange(&mut self, warp: &mut Warp, fragment: &Fragment, op: &Op, members: &[u32; WIDTH]) {
+        let mut lanes = lanes(self.program, warp, &fragment.frame, fragment.mask);
+        let mask = lanes.mask;
         match op.code {
             Code::Product(product) => {
                 let room = self.room.get_or_insert_with(Room::boxed);
@@ -72,13 +86,13 @@ impl Engine<'_> {
             Code::Shuffle { mode, predicate, .. } => {
                 shuffle(&mut lanes, op, mode, predicate);
             }
-            Code::Vote { mode, .. } => vote(&mut lanes, op, mode, &members),
+            Code::Vote { mode, .. } => vote(&mut lanes, op, mode, members),
             Code::Match { all, wide, predicate } => {
-                find_equal(&mut lanes, op, (all, wide, predicate), &members)
+                find_equal(&mut lanes, op, (all, wide, predicate), members);
             }
             Code::Reduce(reduce) => {
                 let values = *lanes.word(op.s[0]);
-                let results = each_group(mask, &members, |asked| reduced(reduce, &values, asked));
+                let results = each_group(mask, members, |asked| reduced(reduce, &values, asked));
                 lanes.set_word(op.d[0], &results);
             }
             Code::Transpose => transpose(&mut lanes, op),
@@ -92,7 +106,6 @@ impl Engine<'_> {
             }
             _ => {}
         }
-        Ok(Next::Go)
     }
 
     /// Barriers of the block. A fragment that waits is already behind the instruction; the result of
