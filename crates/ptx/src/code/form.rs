@@ -282,6 +282,16 @@ impl Form {
     }
 }
 
+/// The immediate of [`Form::Extract`] and [`Form::Insert`]: the place of a field, and its length.
+pub(crate) const fn field_at(position: u64, length: u64) -> u64 {
+    position | length << 8
+}
+
+/// The place and the length of a field, of an immediate.
+pub(crate) const fn field_of(imm: u64) -> [u32; 2] {
+    [imm as u32 & 0xff, (imm >> 8) as u32 & 0xff]
+}
+
 /// In the immediate of arithmetic of `.f32`: `.ftz`.
 pub(crate) const FLUSH: u64 = 1 << 8;
 /// In the immediate of [`Form::FloatContracted`]: the product is subtracted.

@@ -12,6 +12,12 @@ pub(crate) fn pack(values: &[bool; WIDTH]) -> u32 {
     signs(&words)
 }
 
+/// The lanes with values that have a property, as a mask.
+#[inline(always)]
+pub(crate) fn lanes_where<T: Copy>(values: &[T; WIDTH], holds: impl Fn(T) -> bool) -> u32 {
+    signs(&values.map(|value| if holds(value) { u32::MAX } else { 0 }))
+}
+
 /// The booleans of bits.
 #[inline(always)]
 pub(crate) fn bits(packed: u32) -> [bool; WIDTH] {

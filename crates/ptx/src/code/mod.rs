@@ -22,11 +22,13 @@ pub(crate) use apply::{
     binary, compare, quaternary, slow_binary, slow_ternary, slow_unary, ternary, unary,
 };
 pub(crate) use file::File;
-pub(crate) use form::{Compared, FLUSH, Form, Logic, MINUS_OTHER, MINUS_PRODUCT, Width};
+pub(crate) use form::{
+    Compared, FLUSH, Form, Logic, MINUS_OTHER, MINUS_PRODUCT, Width, field_at, field_of,
+};
 pub(crate) use lanes::{CONSTANT, First, Lanes, Value, WIDTH, active, is_constant};
 pub(crate) use line::{Axis, Line, Wrapping, half_step};
 pub(crate) use lines::{Held, Lines, MOST_LINES, Set};
-pub(crate) use mask::{bits, pack, signs};
+pub(crate) use mask::{bits, lanes_where, pack, signs};
 pub(crate) use matrix::{Factors, Layout, MatrixAccess, Product, Sum};
 pub(crate) use op::*;
 pub(crate) use program::{Program, reached};

@@ -8,7 +8,7 @@ use super::registers::lanes;
 use super::warp::{Fragment, State, Warp};
 use crate::code::{
     BARRIERS, Barrier, Code, Lanes, Op, Reduce, Shuffle, Vote, WIDTH, active, has_wide_vectors,
-    signs,
+    lanes_where, signs,
 };
 use crate::math::product::Room;
 
@@ -271,7 +271,7 @@ fn each_group(
     let (mut results, mut rest) = ([0; WIDTH], mask);
     while let Some(first) = active(rest).next() {
         let (named, result) = (members[first], result(members[first] & mask));
-        let alike = rest & signs(&members.map(|one| if one == named { u32::MAX } else { 0 }));
+        let alike = rest & lanes_where(members, |one| one == named);
         if alike == mask {
             // Nearly always all name the same.
             return [result; WIDTH];
@@ -307,7 +307,7 @@ fn find_equal(
     members: &[u32; WIDTH],
 ) {
     let values = if wide { *lanes.double(op.s[0]) } else { lanes.word(op.s[0]).map(u64::from) };
-    let equal_to = |value| signs(&values.map(|one| if one == value { u32::MAX } else { 0 }));
+    let equal_to = |value| lanes_where(&values, |one| one == value);
     if all {
         let results = each_group(lanes.mask, members, |asked| {
             let value = values[asked.trailing_zeros() as usize % WIDTH];
@@ -315,10 +315,7 @@ fn find_equal(
         });
         lanes.set_word(op.d[0], &results);
         if predicate {
-            lanes.set_predicate(
-                op.d[1],
-                signs(&results.map(|one| if one != 0 { u32::MAX } else { 0 })),
-            );
+            lanes.set_predicate(op.d[1], lanes_where(&results, |one| one != 0));
         }
         return;
     }

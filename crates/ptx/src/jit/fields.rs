@@ -1,8 +1,9 @@
 //! Bit fields, permutations of bytes and logic by tables, over vectors.
 
-use cranelift_codegen::ir::{ConstantData, InstBuilder, Value, types};
+use cranelift_codegen::ir::{InstBuilder, Value};
 
-use super::emit::{Emit, WORDS};
+use super::emit::Emit;
+use crate::code::field_of;
 
 /// A result of logic of which some inputs are not looked at yet.
 #[derive(Clone, Copy, PartialEq)]
@@ -28,21 +29,17 @@ impl Emit<'_> {
 
     /// Bytes of pairs of words.
     pub(super) fn permuted(&mut self, a: Value, b: Value, selector: u64) -> Value {
-        let [a, b] = [a, b].map(|value| self.cast(types::I8X16, value));
-        let bytes: [u8; 16] = std::array::from_fn(|at| {
+        self.bytes_from([a, b], |at| {
             let choice = (selector >> (4 * (at % 4))) as u8;
             let lane = (at / 4 * 4) as u8;
             // The second vector is behind the first.
             lane + (choice & 3) + (choice & 4) * 4
-        });
-        let mask = self.build.func.dfg.immediates.push(ConstantData::from(&bytes[..]));
-        let words = self.build.ins().shuffle(a, b, mask);
-        self.cast(WORDS, words)
+        })
     }
 
     /// Fields of words. The immediate has their place and length.
     pub(super) fn extracted(&mut self, value: Value, signed: bool, imm: u64) -> Value {
-        let [position, length] = [imm & 0xff, imm >> 8 & 0xff].map(u64::cast_signed);
+        let [position, length] = field_of(imm).map(i64::from);
         let top = self.build.ins().ishl_imm(value, 32 - length - position);
         match signed {
             true => self.build.ins().sshr_imm(top, 32 - length),
@@ -52,9 +49,9 @@ impl Emit<'_> {
 
     /// Words with fields in place of some bits.
     pub(super) fn inserted(&mut self, field: Value, base: Value, imm: u64) -> Value {
-        let [position, length] = [imm & 0xff, imm >> 8 & 0xff];
+        let [position, length] = field_of(imm);
         let mask = self.words((u32::MAX >> (32 - length)) << position);
-        let field = self.build.ins().ishl_imm(field, position.cast_signed());
+        let field = self.build.ins().ishl_imm(field, i64::from(position));
         self.build.ins().bitselect(mask, field, base)
     }
 

@@ -116,9 +116,18 @@ impl Emit<'_> {
     }
 
     /// Four of the eight words of two vectors.
-    pub(super) fn words_from(&mut self, [a, b]: [Value; 2], from: [u8; 4]) -> Value {
-        let [a, b] = [a, b].map(|value| self.cast(types::I8X16, value));
-        let bytes: [u8; 16] = std::array::from_fn(|at| 4 * from[at / 4] + at as u8 % 4);
+    pub(super) fn words_from(&mut self, vectors: [Value; 2], from: [u8; 4]) -> Value {
+        self.bytes_from(vectors, |at| 4 * from[at / 4] + at as u8 % 4)
+    }
+
+    /// Sixteen of the 32 bytes of two vectors, by the function of their places.
+    pub(super) fn bytes_from(
+        &mut self,
+        vectors: [Value; 2],
+        from: impl FnMut(usize) -> u8,
+    ) -> Value {
+        let [a, b] = vectors.map(|value| self.cast(types::I8X16, value));
+        let bytes: [u8; 16] = std::array::from_fn(from);
         let mask = self.build.func.dfg.immediates.push(ConstantData::from(&bytes[..]));
         let words = self.build.ins().shuffle(a, b, mask);
         self.cast(WORDS, words)

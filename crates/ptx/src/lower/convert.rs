@@ -230,11 +230,6 @@ fn quarter_of(imm: u64) -> Quarter {
     if imm & 2 != 0 { Quarter::E5m2 } else { Quarter::E4m3 }
 }
 
-/// Whether compiled code may round to integers in vectors.
-fn has_vectors(_: &Known) -> bool {
-    has_wide_vectors()
-}
-
 /// One expression for each rounding to an integer, in which `$rounding` is the rounding.
 macro_rules! by_integral {
     ($form:expr, $rounding:ident => $body:expr) => {
@@ -347,7 +342,7 @@ fn to_integer(form: Form) -> Result<Pure, Refusal> {
             } else {
                 un!(u32 => u32, ftz of ftz, |a| convert::integer_from_f32::<u32>(a, ROUNDING, ftz))
             }
-            .as_form(Some(Known::IntegerOf { signed, rounding: ROUNDING }).filter(has_vectors)))
+            .as_form(has_wide_vectors().then_some(Known::IntegerOf { signed, rounding: ROUNDING })))
         }
         Type::F32 => {
             by_any_integer!(form.to, R => slow_un!(u32 => R, |op, a| convert::integer_from_f32::<R>(a, rounding(op.imm), ftz(op.imm))))
@@ -374,7 +369,7 @@ fn floats(form: Form) -> Result<Pure, Refusal> {
             by_integral!(form, ROUNDING => {
                 let form = Known::FloatIntegral(Width::Word, ROUNDING);
                 un!(u32 => u32, ftz of ftz, |a| convert::round_f32(a, ROUNDING, ftz, false))
-                    .as_form(Some(form).filter(has_vectors))
+                    .as_form(has_wide_vectors().then_some(form))
             })
         }
         (Type::F32, Type::F32) if integral => {
@@ -387,7 +382,7 @@ fn floats(form: Form) -> Result<Pure, Refusal> {
             by_integral!(form, ROUNDING => {
                 let form = Known::FloatIntegral(Width::Double, ROUNDING);
                 un!(u64 => u64, |a| convert::round_f64(a, ROUNDING, false))
-                    .as_form(Some(form).filter(has_vectors))
+                    .as_form(has_wide_vectors().then_some(form))
             })
         }
         (Type::F64, Type::F64) if integral => {

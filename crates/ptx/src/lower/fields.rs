@@ -6,20 +6,10 @@ use super::builder::Builder;
 use super::macros::{bin, slow_bin, ter, un};
 use super::modifiers::{Modifiers, Refusal};
 use super::operands::width;
-use crate::code::{Code, Form, Lanes, OnLanes, Pure, WIDTH};
+use crate::code::{Code, Form, Lanes, OnLanes, Pure, field_at, field_of, lanes_where};
 use crate::math::bits::{self as fields, Permutation};
 use crate::syntax::tree::Operand;
 use crate::types::Type;
-
-/// The place and the length of a field as an immediate.
-const fn place(position: u64, length: u64) -> u64 {
-    position | length << 8
-}
-
-/// The place and the length of an immediate.
-const fn placed(imm: u64) -> [u32; 2] {
-    [imm as u32 & 0xff, (imm >> 8) as u32 & 0xff]
-}
 
 impl<'t> Builder<'_, 't> {
     /// `popc`, `clz`, `brev`, `bfind`, `bfe`, `bfi`, `fns`, `szext`, `bmsk`
@@ -98,12 +88,12 @@ impl<'t> Builder<'_, 't> {
         let (wide, signed, word) = (width(kind) == 64, kind.is_signed(), Type::U32);
         if let Some([position, length]) = self.constant_field(kind, &o[o.len().min(2)..])? {
             let run = if signed {
-                un!(i32 => i32, at of placed, |a| fields::extract_32_signed(a, at[0], at[1]))
+                un!(i32 => i32, at of field_of, |a| fields::extract_32_signed(a, at[0], at[1]))
             } else {
-                un!(u32 => u32, at of placed, |a| fields::extract_32(a, at[0], at[1]))
+                un!(u32 => u32, at of field_of, |a| fields::extract_32(a, at[0], at[1]))
             };
             let run = run.as_form(Form::Extract { signed });
-            return self.plain(run, kind, &[kind], &o[..2], place(position, length));
+            return self.plain(run, kind, &[kind], &o[..2], field_at(position, length));
         }
         let run = match (wide, signed) {
             (false, false) => {
@@ -127,9 +117,9 @@ impl<'t> Builder<'_, 't> {
         let (wide, word) = (width(kind) == 64, Type::U32);
         if let Some([position, length]) = self.constant_field(kind, &o[o.len().min(3)..])? {
             let run =
-                bin!(u32, u32 => u32, at of placed, |a, b| fields::insert_32(a, b, at[0], at[1]));
+                bin!(u32, u32 => u32, at of field_of, |a, b| fields::insert_32(a, b, at[0], at[1]));
             let run = run.as_form(Form::Insert);
-            return self.plain(run, kind, &[kind; 2], &o[..3], place(position, length));
+            return self.plain(run, kind, &[kind; 2], &o[..3], field_at(position, length));
         }
         let run: OnLanes = if wide {
             |l, op| crate::code::quaternary::<u64, u64, u32, u32, u64>(l, op, fields::insert_64)
@@ -223,7 +213,7 @@ impl<'t> Builder<'_, 't> {
             return Err("lop3.b32 takes three sources and a table".to_owned());
         };
         let table = self.literal(table, Type::B32).ok_or("the table of lop3 is a number")?? & 0xff;
-        let run = ter!(u32, u32, u32 => u32, table of rows_of, |a, b, c| by_rows(table, a, b, c));
+        let run = ter!(u32, u32, u32 => u32, rows of rows_of, |a, b, c| fields::logic_by_rows(a, b, c, rows));
         let run = run.as_form(Form::Table);
         let sources = [&o[1], &o[2], &o[3]].map(|operand| self.source(operand, kind));
         let [a, b, c] = sources;
@@ -293,25 +283,11 @@ const fn amount_of(imm: u64) -> u32 {
     imm as u32
 }
 
-/// The rows of a table of logic as masks, of which the number's bits are the three inputs.
-fn rows_of(imm: u64) -> [u32; 8] {
-    std::array::from_fn(|row| if imm >> row & 1 != 0 { u32::MAX } else { 0 })
+/// The rows of a table of logic.
+const fn rows_of(imm: u64) -> [u32; 8] {
+    fields::rows_of(imm as u8)
 }
 
-/// Logic of three words by its table.
-#[inline(always)]
-fn by_rows(rows: [u32; 8], a: u32, b: u32, c: u32) -> u32 {
-    let either = |which: u32, set: u32, clear: u32| clear ^ which & (set ^ clear);
-    let last = |row: usize| either(c, rows[row + 1], rows[row]);
-    either(a, either(b, last(6), last(4)), either(b, last(2), last(0)))
-}
-
-#[inline(always)]
 fn nonzero(lanes: &Lanes<'_>, slot: u16) -> u32 {
-    let words = lanes.word(slot);
-    let mut held = [0; WIDTH];
-    for lane in 0..WIDTH {
-        held[lane] = if words[lane] != 0 { u32::MAX } else { 0 };
-    }
-    crate::code::signs(&held)
+    lanes_where(lanes.word(slot), |word| word != 0)
 }

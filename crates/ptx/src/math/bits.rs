@@ -187,24 +187,39 @@ pub const fn funnel_right(low: u32, high: u32, amount: u32, wrap: bool) -> u32 {
     (pair >> funnel_amount(amount, wrap)) as u32
 }
 
+/// The rows of the table of a `lop3` as masks. The numbers of rows have the bits of the inputs.
+#[inline]
+#[must_use]
+pub(crate) const fn rows_of(table: u8) -> [u32; 8] {
+    let mut rows = [0; 8];
+    let mut row = 0;
+    while row < 8 {
+        rows[row] = if table >> row & 1 != 0 { u32::MAX } else { 0 };
+        row += 1;
+    }
+    rows
+}
+
+/// `lop3.b32`: for each bit, the row that the three bits choose.
+#[inline(always)]
+#[must_use]
+pub(crate) const fn logic_by_rows(a: u32, b: u32, c: u32, rows: [u32; 8]) -> u32 {
+    let below = either(b, either(c, rows[3], rows[2]), either(c, rows[1], rows[0]));
+    let above = either(b, either(c, rows[7], rows[6]), either(c, rows[5], rows[4]));
+    either(a, above, below)
+}
+
+/// The bits of one word where those of the first are set, and of another where not.
+#[inline(always)]
+const fn either(which: u32, set: u32, clear: u32) -> u32 {
+    clear ^ which & (set ^ clear)
+}
+
 /// `lop3.b32`: for each bit, the bit of `table` that the three bits choose.
 #[inline]
 #[must_use]
 pub const fn logic(a: u32, b: u32, c: u32, table: u8) -> u32 {
-    let mut result = 0;
-    let mut row = 0;
-    while row < 8 {
-        let (x, y, z) = (
-            if row & 4 != 0 { a } else { !a },
-            if row & 2 != 0 { b } else { !b },
-            if row & 1 != 0 { c } else { !c },
-        );
-        if table & 1 << row != 0 {
-            result |= x & y & z;
-        }
-        row += 1;
-    }
-    result
+    logic_by_rows(a, b, c, rows_of(table))
 }
 
 /// How `prmt` chooses bytes.

@@ -4,7 +4,7 @@
 //! step has a branch, so that loops over lanes are vectorised.
 
 use super::Rounding;
-use super::single::{EXPONENT, SIGN, TINY, fma_odd, result_bits};
+use super::single::{EXPONENT, SIGN, TINY, result_bits, sum_odd};
 
 /// The bit of the sign of a double.
 const WIDE_SIGN: u64 = 1 << 63;
@@ -82,11 +82,12 @@ impl How {
         value.to_bits() & self.turned_by_sign | self.turned
     }
 
-    /// A sum that is zero has the sign of both numbers, or the one that the rounding gives.
+    /// The register for a sum. One that is zero has the sign of both numbers, or the one that the rounding
+    /// gives.
     #[inline]
-    fn signed_zero(self, sum: f64, a: f64, b: f64) -> f64 {
-        let sign = (a.to_bits() | b.to_bits()) & self.zero_sign;
-        f64::from_bits(sum.to_bits() | if sum == 0.0 { sign } else { 0 })
+    fn sum(self, a: f64, b: f64) -> u32 {
+        let (sum, sign) = (sum_odd(a, b), (a.to_bits() | b.to_bits()) & self.zero_sign);
+        self.register(f64::from_bits(sum.to_bits() | if sum == 0.0 { sign } else { 0 }))
     }
 
     /// The register for a result that is exact or rounded to odd.
@@ -129,7 +130,7 @@ pub fn from_double(bits: u64, how: How) -> u32 {
 #[inline]
 #[must_use]
 pub fn add(a: u32, b: u32, how: How) -> u32 {
-    fma(1.0_f32.to_bits(), a, b, how)
+    how.sum(how.operand(a), how.operand(b))
 }
 
 /// `sub`
@@ -151,8 +152,8 @@ pub fn multiply(a: u32, b: u32, how: How) -> u32 {
 #[inline]
 #[must_use]
 pub fn fma(a: u32, b: u32, c: u32, how: How) -> u32 {
-    let (a, b, c) = (how.operand(a), how.operand(b), how.operand(c));
-    how.register(how.signed_zero(fma_odd(a, b, c), a * b, c))
+    // A double holds all bits of the product.
+    how.sum(how.operand(a) * how.operand(b), how.operand(c))
 }
 
 /// `div`

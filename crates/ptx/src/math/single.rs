@@ -130,11 +130,16 @@ fn narrow<const SAT: bool>(exact: f64) -> u32 {
 /// machine.
 #[inline]
 pub(super) fn fma_odd(a: f64, b: f64, c: f64) -> f64 {
-    let product = a * b;
-    let sum = product + c;
+    sum_odd(a * b, c)
+}
+
+/// `a + b`, likewise.
+#[inline]
+pub(super) fn sum_odd(a: f64, b: f64) -> f64 {
+    let sum = a + b;
     // The error of a sum of doubles is a double (Knuth).
-    let c_part = sum - product;
-    let error = (product - (sum - c_part)) + (c - c_part);
+    let b_part = sum - a;
+    let error = (a - (sum - b_part)) + (b - b_part);
     let bits = sum.to_bits();
     // False for the NaN that an infinite sum gives.
     let inexact = (error > 0.0) | (error < 0.0);
