@@ -61,6 +61,8 @@ impl<'a> Engine<'a> {
             lanes: 0,
             meeting: 0,
             spins: 0,
+            idle: 0,
+            has_met: 0,
             no_line: 0,
             thread: std::ptr::null(),
             block: &raw const common.coordinates,
@@ -103,7 +105,7 @@ impl<'a> Engine<'a> {
         let (spent, went) = self.chain(entrance, common, warp, (pc, quantum));
         let stats = &mut *self.reach.stats;
         stats.thread_instructions += WIDTH as u64 * u64::from(spent);
-        entrance.take_bytes(stats);
+        entrance.take_figures(stats);
         match went {
             Went::Turn => ByPieces::Turn(spent),
             Went::Rest => ByPieces::Rest(spent),
@@ -155,6 +157,13 @@ impl<'a> Engine<'a> {
             self.reach.counts.note(begin as u32, begin as u32 + left.last());
             if let Some(blocked) = blocked {
                 break Went::Blocked(blocked);
+            }
+            if left.is_apart() {
+                if let Some(fragment) = warp.fragments.first_mut() {
+                    let others = come_apart(&entrance.state, fragment);
+                    warp.add(others);
+                }
+                break if spent >= quantum { Went::Turn } else { Went::Rest };
             }
             match left.behind() {
                 _ if spent >= quantum => break Went::Turn,
@@ -337,6 +346,9 @@ impl<'a> Engine<'a> {
         if left.is_unfit() {
             return None;
         }
+        if std::mem::take(&mut state.has_met) != 0 {
+            visit.has_met();
+        }
         if let Some(instruction) = state.no_line.checked_sub(1)
             && let Some(pieces) = &visit.engine.pieces
         {
@@ -392,6 +404,15 @@ impl<'a> Engine<'a> {
     }
 }
 
+/// A piece was left within a detour: the fragment keeps the lanes that are there, and the others are one that
+/// waits behind it.
+pub(super) fn come_apart(state: &State, fragment: &mut Fragment) -> Fragment {
+    let (lanes, meeting) = (state.lanes as u32, state.meeting as u32);
+    let others = Fragment { mask: fragment.mask & !lanes, pc: meeting, ..fragment.clone() };
+    fragment.mask = lanes;
+    others
+}
+
 /// Whether a whole warp stays so behind an instruction that no piece holds.
 fn keeps_lanes_together(op: &Op) -> bool {
     match op.code {
@@ -409,6 +430,17 @@ fn keeps_lanes_together(op: &Op) -> bool {
 }
 
 impl Visit<'_, '_> {
+    /// Lanes that came apart are together again. They begin anew to count how long they loop.
+    fn has_met(&mut self) {
+        let fragment = match &mut self.part {
+            Some(part) => Some(&mut **part),
+            None => self.warp.fragments.first_mut().map(Box::as_mut),
+        };
+        if let Some(fragment) = fragment {
+            fragment.spin = 0;
+        }
+    }
+
     /// Executes one instruction. Returns whether it stopped.
     fn execute(&mut self, state: &mut State, position: u32, keeps: bool) -> bool {
         let (engine, warp) = (&mut *self.engine, &mut *self.warp);

@@ -197,6 +197,8 @@ impl<'a> Engine<'a> {
                 return Ok(false);
             }
             if !is_whole && self.by_part(entrance, common, warp, fragment, (slice, spent))? {
+                // It may have come apart.
+                meeting = meeting.min(warp.meeting(fragment));
                 continue;
             }
             let end = fragment.pc.saturating_add(slice - *spent).min(meeting);

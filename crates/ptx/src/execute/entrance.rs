@@ -66,9 +66,11 @@ impl Entrance<'_> {
         }
     }
 
-    /// The bytes that pieces read and wrote are added to the figures.
+    /// The bytes that pieces read and wrote are added to the figures, and the instructions that threads did not
+    /// execute are taken from them.
     #[inline(always)]
-    pub(super) fn take_bytes(&mut self, stats: &mut Stats) {
+    pub(super) fn take_figures(&mut self, stats: &mut Stats) {
+        stats.thread_instructions -= std::mem::take(&mut self.state.idle);
         stats.bytes_read += std::mem::take(&mut self.state.read);
         stats.bytes_written += std::mem::take(&mut self.state.written);
     }

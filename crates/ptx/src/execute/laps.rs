@@ -79,7 +79,7 @@ impl<'a> Engine<'a> {
         let (stats, executed) = (&mut *self.reach.stats, times * u64::from(same.spent));
         stats.warp_instructions += executed;
         stats.thread_instructions += WIDTH as u64 * executed;
-        entrance.take_bytes(stats);
+        entrance.take_figures(stats);
         match same.left.behind() {
             Behind::Barrier(index) => {
                 common.arrive(index.into(), 0, WIDTH as u32 * warps, (0, 0));

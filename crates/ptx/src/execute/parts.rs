@@ -6,6 +6,7 @@
 
 use super::access::Blocked;
 use super::block::Common;
+use super::compiled::come_apart;
 use super::engine::Engine;
 use super::entrance::{Entered, Entrance};
 use super::warp::{Fragment, Warp};
@@ -48,7 +49,11 @@ impl<'a> Engine<'a> {
         *spent += executed;
         let stats = &mut *self.reach.stats;
         stats.thread_instructions += u64::from(fragment.mask.count_ones()) * u64::from(executed);
-        entrance.take_bytes(stats);
+        if way.is_apart() {
+            let others = come_apart(&entrance.state, fragment);
+            warp.add(others);
+        }
+        entrance.take_figures(stats);
         blocked.map_or(Ok(executed > 0), Err)
     }
 }

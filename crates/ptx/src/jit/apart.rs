@@ -41,11 +41,14 @@ impl Emit<'_> {
         self.build.switch_to_block(moved);
     }
 
-    /// Loads a row, if the bytes of all lanes are inside, and goes to `moved`. Other accesses follow.
+    /// Moves a row, if the bytes of all lanes are inside, and goes to `moved`. Other accesses follow.
+    ///
+    /// A store writes what other lanes have there once more. The host may write that meanwhile, but in shared
+    /// memory.
     fn row(&mut self, places: &Places<'_>, reached: &Reached, lanes: Value, moved: Block) {
         let Source::Line(_, line) = places.address else { return };
-        let &[register] = places.loads else { return };
-        if Run::of(places.access, line.step, false) != Some(Run::Row) {
+        let is_one = places.loads.len() == 1 || places.access.place == Place::Shared;
+        if !is_one || Run::of(places.access, line.step, places.is_store()) != Some(Run::Row) {
             return;
         }
         let address = self.address_of(line.first, places.imm);
@@ -63,12 +66,26 @@ impl Emit<'_> {
         self.build.switch_to_block(all);
         let from = self.build.ins().iadd(reached.ahead, address);
         for group in 0..GROUPS {
-            let new = self.load_row(from, group, register.file == File::Double);
-            let value = self.blended(lanes, register, group, new);
-            self.store(register.place, group, value);
+            self.move_group(places, from, lanes, group);
         }
         self.build.ins().jump(moved, &[]);
         self.build.switch_to_block(some);
+    }
+
+    /// Moves these lanes of a group of a row.
+    fn move_group(&mut self, places: &Places<'_>, row: Value, lanes: Value, group: usize) {
+        for &register in places.loads {
+            let new = self.load_row(row, group, register.file == File::Double);
+            let value = self.blended(lanes, register, group, new);
+            self.store(register.place, group, value);
+        }
+        for &source in places.stores {
+            let old = self.load_row(row, group, places.access.bytes == 8);
+            let new = self.group_of(source, group);
+            let mask = self.mask_in_group(lanes, group).word();
+            let value = self.choose(mask, new, old);
+            self.store_row(row, group, value);
+        }
     }
 
     /// A loop over some lanes, of which there is one at least.

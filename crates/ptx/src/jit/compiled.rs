@@ -93,6 +93,11 @@ impl Position {
         self.variants.get().is_some()
     }
 
+    /// Whether a warp was here for which no piece fitted.
+    fn was_visited(&self) -> bool {
+        self.has_pieces() || self.visits.load(Ordering::Relaxed) > 0
+    }
+
     /// Whether no piece will be made.
     #[inline(always)]
     pub(crate) fn is_closed(&self) -> bool {
@@ -187,7 +192,11 @@ impl Compiled {
                 .get(other as usize)
                 .is_some_and(|at| at.has_pieces() || at.visits.load(Ordering::Relaxed) >= after / 4)
         };
-        let extents = Extent::all((program, targets), of, position, is_worth);
+        let parts = self.positions[Of::Part as usize].get();
+        let has_parts = |other: u32| {
+            parts.and_then(|all| all.get(other as usize)).is_some_and(Position::was_visited)
+        };
+        let extents = Extent::all((program, targets), (of, position), is_worth, has_parts);
         self.make(program, (of, extents), at, calls, seen);
     }
 

@@ -10,6 +10,7 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 
+use super::detour::Leg;
 use super::state::{Behind, Calls, Exchange, Left, Of, STOPPED, State, UNFIT};
 use crate::code::{Axis, WIDTH};
 
@@ -37,9 +38,11 @@ pub(super) struct Emit<'f> {
     pub(super) fused: SigRef,
     span: SigRef,
     /// The first instruction of the extent.
-    start: u32,
-    /// The lanes that run, in a piece for parts of warps.
+    pub(super) start: u32,
+    /// The lanes that run, in a piece for parts of warps or in a detour.
     pub(super) part: Option<Value>,
+    /// The leg of a detour that is translated.
+    pub(super) leg: Option<Leg>,
     /// Whether the registers are known to be as the piece expects them.
     pub(super) is_entered: bool,
     /// The instruction that is translated.
@@ -111,6 +114,7 @@ impl<'f> Emit<'f> {
             span,
             start,
             part,
+            leg: None,
             is_entered: false,
             position: start,
             is_cautious: false,
@@ -143,8 +147,8 @@ impl<'f> Emit<'f> {
         self.part.unwrap_or_else(|| self.word(u32::MAX))
     }
 
-    /// Adds as many bytes to a field as these lanes move, or all if none are named, if each moves so many.
-    pub(super) fn count_bytes(&mut self, offset: usize, lanes: Option<Value>, each: u32) {
+    /// Adds so much to a field for each of these lanes, or for all if none are named.
+    pub(super) fn count_lanes(&mut self, offset: usize, lanes: Option<Value>, each: u32) {
         let Some(lanes) = lanes else { return self.add_to_field(offset, each * WIDTH as u32) };
         let count = self.build.ins().popcnt(lanes);
         let count = self.build.ins().uextend(types::I64, count);
@@ -272,7 +276,8 @@ impl<'f> Emit<'f> {
 
     /// As [`Self::leave`], before an instruction that no piece holds.
     pub(super) fn leave_pieces(&mut self, position: u32, executed: u32, behind: Behind) {
-        self.leave_for(Left::packed(position, executed, behind));
+        let apart = self.come_apart(position);
+        self.leave_for(Left::packed(position, executed, behind) | apart);
     }
 
     fn leave_for(&mut self, packed: u64) {

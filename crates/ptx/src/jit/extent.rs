@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cranelift_codegen::ir::Block;
 
+use super::detour::{Detour, detours};
 use super::segment::key;
 use super::state::Of;
 use crate::code::{
@@ -24,6 +25,7 @@ pub(super) struct Extent {
     pub(super) end: u32,
     /// Registers with old values that it or an extent behind it needs.
     pub(super) inputs: Vec<Register>,
+    pub(super) detours: Vec<Detour>,
 }
 
 /// A register that holds lines, with their step.
@@ -60,16 +62,17 @@ impl Extent {
                 break;
             }
         }
-        Self { start, end, inputs: Vec::new() }
+        Self { start, end, inputs: Vec::new(), detours: Vec::new() }
     }
 
     /// The extents of the piece from a position on: that of the position, and those to which it leads and
-    /// that `is_worth` its code says yes to. None if the piece is too short.
+    /// that `is_worth` its code says yes to. None if the piece is too short. `has_parts` says where parts of
+    /// warps have been.
     pub(super) fn all(
         whole: (&Program, &Targets),
-        of: Of,
-        start: u32,
+        (of, start): (Of, u32),
         is_worth: impl Fn(u32) -> bool,
+        has_parts: impl Fn(u32) -> bool,
     ) -> Option<Vec<Self>> {
         let program = whole.0;
         let first = Self::at(whole, of, start);
@@ -91,6 +94,9 @@ impl Extent {
                     extents.push(other);
                 }
             }
+        }
+        for extent in &mut extents {
+            extent.detours = detours(program, extent.start..extent.end, &has_parts);
         }
         find_inputs(program, &mut extents);
         Some(extents)
@@ -181,6 +187,10 @@ fn inputs(program: &Program, extents: &[Extent], index: usize) -> Vec<Register> 
                 needed.clear();
             }
             needed.extend(of(target).iter().map(|r| (key(*r), *r)));
+            if let Some(detour) = extent.detours.iter().find(|detour| detour.branch == position) {
+                // Each lane keeps what others write.
+                needed.extend(detour.written(program).map(|r| (key(*r), *r)));
+            }
         }
         for register in program.uses.writes(position) {
             needed.remove(&key(*register));

@@ -24,6 +24,9 @@
 //! - Registers that the kernel reads no more need not be written. Parts of matrices always are: their
 //!   instructions look at all lanes, and so at those that have ended.
 //!
+//! A branch forward around a few instructions, which only some lanes take, does not end a piece where that has
+//! happened before: it has a *detour* for the lanes that do not jump.
+//!
 //! Parts of warps have pieces of their own, at positions where they have been eight times as often. Four
 //! more rules hold for them:
 //!
@@ -42,6 +45,7 @@ mod access;
 mod apart;
 mod compiled;
 mod convert;
+mod detour;
 mod editions;
 mod emit;
 mod extent;
@@ -50,6 +54,7 @@ mod float;
 mod group;
 mod halves;
 mod holds;
+mod legs;
 mod line;
 mod live;
 mod moves;

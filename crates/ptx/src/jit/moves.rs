@@ -6,7 +6,6 @@ use cranelift_codegen::ir::{InstBuilder, Value};
 use super::access::{Run, Wanted};
 use super::places::Places;
 use super::segment::{Made, Store};
-use super::state::Of;
 use super::translate::{Holds, Translate};
 use super::value::LineOf;
 use crate::code::{Access, File, Op, Place, Register, UNGUARDED, WIDTH};
@@ -28,7 +27,7 @@ impl Translate<'_, '_> {
         };
         let run = Run::of(access, lines[0].step, is_store)?;
         // A row of a part of a warp has holes.
-        let is_whole = self.task.of == Of::Whole || run == Run::Same;
+        let is_whole = self.emit.part.is_none() || run == Run::Same;
         (is_whole && is_near && op.guard == UNGUARDED).then_some((lines, run))
     }
 
@@ -92,7 +91,7 @@ impl Translate<'_, '_> {
         self.sites += u32::from(access.place != Place::Shared);
         let (loads, stores) = (&loads[..], &stores[..]);
         let places = Places { access, imm, address, loads, stores, site, position };
-        let is_some = is_guarded || self.task.of == Of::Part;
+        let is_some = is_guarded || self.emit.part.is_some();
         let some = is_some.then(|| self.guarded_lanes(op, position));
         self.emit.places(&places, some);
         self.go_on_with(loads, position);

@@ -71,13 +71,17 @@ impl Emit<'_> {
                 true => offset_of!(State, written),
                 false => offset_of!(State, read),
             };
-            self.count_bytes(field, some, places.access.all_bytes());
+            self.count_lanes(field, some, places.access.all_bytes());
         }
         self.forget_lines(places.loads);
         self.build.ins().jump(ends.done, &[]);
         self.build.switch_to_block(ends.away);
-        self.call_instruction(places.position, false);
-        self.build.ins().jump(ends.done, &[]);
+        if self.leg.is_some() {
+            self.leave(places.position, places.position - self.start);
+        } else {
+            self.call_instruction(places.position, false);
+            self.build.ins().jump(ends.done, &[]);
+        }
         self.build.switch_to_block(ends.done);
     }
 

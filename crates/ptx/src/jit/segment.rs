@@ -122,7 +122,7 @@ impl Segment {
         let fields =
             [(offset_of!(State, read), self.read), (offset_of!(State, written), self.written)];
         for (field, each) in fields.into_iter().filter(|(_, each)| *each > 0) {
-            emit.count_bytes(field, emit.part, each);
+            emit.count_lanes(field, emit.part, each);
         }
     }
 
@@ -302,7 +302,7 @@ impl Emit<'_> {
         }
     }
 
-    fn store_row(&mut self, to: Value, group: usize, four: Four) {
+    pub(super) fn store_row(&mut self, to: Value, group: usize, four: Four) {
         let group = group as i32;
         match four {
             Four::Word(value) | Four::Mask(value) => {

@@ -30,7 +30,8 @@ pub(crate) struct State {
     pub(crate) left: u64,
     /// The first instruction of the extent that was left.
     pub(crate) begin: u64,
-    /// The lanes that run, for pieces of parts of warps, and the instruction before which these are left.
+    /// The lanes that run, for pieces of parts of warps, and the instruction before which these are left. A
+    /// piece that is left within a detour names the lanes of it, and where the others wait.
     pub(crate) lanes: u64,
     pub(crate) meeting: u64,
     /// How often such a piece jumped back.
@@ -44,6 +45,11 @@ pub(crate) struct State {
     pub(crate) block: *const [u32; 3],
     pub(crate) threads: *const [u32; 3],
     pub(crate) blocks: *const [u32; 3],
+    /// How many instructions of threads were not executed that a whole warp would have, as these took no part
+    /// in a detour.
+    pub(crate) idle: u64,
+    /// Whether lanes of a detour met the others: 0 or 1.
+    pub(crate) has_met: u64,
     /// The visit of the caller, for its functions.
     pub(crate) visit: *mut c_void,
 }
@@ -182,6 +188,8 @@ impl Behind {
 pub(super) const STOPPED: u64 = 1 << 63;
 /// The registers are not as the piece expects them.
 pub(super) const UNFIT: u64 = 1 << 62;
+/// Some lanes are in a detour.
+pub(super) const APART: u64 = 1 << 61;
 /// Where the count of executed instructions is, and its bits.
 const EXECUTED: u32 = 32;
 const COUNT: u64 = 0xfff;
@@ -210,6 +218,12 @@ impl Left {
     #[inline(always)]
     pub(crate) fn is_unfit(self) -> bool {
         self.0 & UNFIT != 0
+    }
+
+    /// Whether some lanes are in a detour, and the others wait.
+    #[inline(always)]
+    pub(crate) fn is_apart(self) -> bool {
+        self.0 & APART != 0
     }
 
     /// The next instruction's kind.

@@ -105,41 +105,53 @@ impl<'f, 'p> Translate<'f, 'p> {
         let Extent { start, end, .. } = self.task.extents[version.extent];
         (self.start, self.begins) = (start, start);
         self.emit.begin(start, version.block);
-        let left = self.emit.field(offset_of!(State, left));
-        let most = i64::from(end - start);
-        let enough = self.emit.build.ins().icmp_imm(IntCC::UnsignedGreaterThanOrEqual, left, most);
-        self.emit.check(enough, start);
-        if self.task.of == Of::Part {
-            let meeting = self.emit.field(offset_of!(State, meeting));
-            let end = self.emit.double(end.into());
-            let is_before = self.emit.compare(IntCC::UnsignedLessThanOrEqual, end, meeting);
-            self.emit.check(is_before, start);
-        }
+        self.check_room(end, start);
         self.enter_version(version);
         let mut is_left = false;
         for position in start..end {
-            let op = &self.task.program.ops[position as usize];
-            self.emit.position = position;
-            self.emit.is_cautious = self.task.observed.is_cautious(position);
-            match op.code {
-                Code::Pure(pure) => self.pure(op, pure, position),
-                Code::Load(access) => self.load(op, access, position),
-                Code::Store(access) => self.store(op, access, position),
-                Code::Special(special) if self.special(op, special) => {}
-                Code::Branch(target) => is_left = self.branch(op, target, position),
-                Code::Vote { mode, .. } => self.vote(op, mode, position),
-                Code::Shuffle { mode, predicate, .. } => {
-                    self.shuffle(op, (mode, predicate), position);
-                }
-                // The lanes of a whole warp are together.
-                Code::WarpBarrier => {}
-                _ => self.by_interpreter(op, position),
-            }
+            is_left = self.instruction(position);
         }
         if !is_left {
             self.write(end);
             self.jump(end, end - start);
         }
+    }
+
+    /// Leaves before an instruction if the lanes cannot go on up to `end`: their turn may end before, or they
+    /// may meet others.
+    pub(super) fn check_room(&mut self, end: u32, at: u32) {
+        let left = self.emit.field(offset_of!(State, left));
+        let most = i64::from(end - self.start);
+        let enough = self.emit.build.ins().icmp_imm(IntCC::UnsignedGreaterThanOrEqual, left, most);
+        self.emit.check(enough, at);
+        if self.task.of == Of::Part {
+            let meeting = self.emit.field(offset_of!(State, meeting));
+            let end = self.emit.double(end.into());
+            let is_before = self.emit.compare(IntCC::UnsignedLessThanOrEqual, end, meeting);
+            self.emit.check(is_before, at);
+        }
+    }
+
+    /// One instruction. Returns whether it ends the piece.
+    pub(super) fn instruction(&mut self, position: u32) -> bool {
+        let op = &self.task.program.ops[position as usize];
+        self.emit.position = position;
+        self.emit.is_cautious = self.task.observed.is_cautious(position);
+        match op.code {
+            Code::Pure(pure) => self.pure(op, pure, position),
+            Code::Load(access) => self.load(op, access, position),
+            Code::Store(access) => self.store(op, access, position),
+            Code::Special(special) if self.special(op, special) => {}
+            Code::Branch(target) => return self.branch(op, target, position),
+            Code::Vote { mode, .. } => self.vote(op, mode, position),
+            Code::Shuffle { mode, predicate, .. } => {
+                self.shuffle(op, (mode, predicate), position);
+            }
+            // The lanes of a whole warp are together.
+            Code::WarpBarrier => {}
+            _ => self.by_interpreter(op, position),
+        }
+        false
     }
 
     /// Writes the segment. The next one begins at a position.
@@ -188,7 +200,7 @@ impl<'f, 'p> Translate<'f, 'p> {
 
     /// A shift by a register that all lanes may share: here if they do, else by the interpreter.
     fn shift_by_words(&mut self, op: &Op, form: Form, position: u32) {
-        let is_whole = self.task.of == Of::Whole && op.guard == UNGUARDED;
+        let is_whole = self.emit.part.is_none() && op.guard == UNGUARDED;
         if !is_whole || !matches!(self.holds(File::Word, op.s[1]).1, Holds::Lanes) {
             return self.by_interpreter(op, position);
         }
@@ -345,6 +357,9 @@ impl<'f, 'p> Translate<'f, 'p> {
     /// The interpreter executes an instruction.
     pub(super) fn by_interpreter(&mut self, op: &Op, position: u32) {
         self.write(position);
+        if self.emit.leg.is_some() {
+            return self.leave_leg(position);
+        }
         let keeps = self.results_stay_lines(op, position);
         self.emit.call_instruction(position, keeps.is_some());
         self.begins = position + 1;

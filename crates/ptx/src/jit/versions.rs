@@ -171,7 +171,13 @@ impl Translate<'_, '_> {
         let passed = self.emit.compare(IntCC::Equal, set, none);
         self.emit.build.ins().brif(passed, goes_on, &[], apart, &[]);
         self.emit.build.switch_to_block(apart);
-        self.emit.leave(position, position - start);
+        match self.detour_of(position) {
+            Some(detour) => {
+                let jumping = if op.negated { self.emit.lanes_but(set) } else { set };
+                self.detour(detour, jumping);
+            }
+            None => self.emit.leave(position, position - start),
+        }
         self.emit.build.switch_to_block(goes_on);
         self.begins = position + 1;
         false

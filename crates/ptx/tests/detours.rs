@@ -1,0 +1,128 @@
+//! Branches around a few instructions that only some lanes take: compiled pieces do as the interpreter does.
+
+#![cfg(feature = "jit")]
+
+mod machine;
+mod pieces;
+
+use machine::{kernel, load};
+use pieces::{LIMITED, Launched, Seen, run, seen};
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+
+/// Conditions that choose lanes: some, all or none, by the lane, by the round, and by values.
+const CONDITIONS: [&str; 8] = [
+    "setp.lt.u32 %q, %l, 7",
+    "setp.lt.u32 %q, %l, %i",
+    "setp.gt.u32 %q, %i, 2",
+    "and.b32 %s, %l, %i; setp.ne.u32 %q, %s, 0",
+    "and.b32 %s, %x, 64; setp.eq.u32 %q, %s, 0",
+    "setp.gt.s32 %q, %y, %x",
+    "setp.lt.f32 %q, %f, %g",
+    "setp.eq.u32 %q, %l, 31",
+];
+
+/// Instructions of registers, of memory within bounds, and one that only the interpreter executes.
+const INSTRUCTIONS: [&str; 32] = [
+    "add.u32 %x, %x, 3",
+    "mov.u32 %y, %l",
+    "mov.u32 %y, 7",
+    "add.u32 %x, %y, %i",
+    "mul.lo.u32 %y, %x, 69069",
+    "xor.b32 %x, %x, %y",
+    "add.f32 %f, %f, %g",
+    "fma.rn.f32 %g, %f, %g, %f",
+    "mov.u64 %e, %d",
+    "add.u64 %e, %e, 12",
+    "cvt.u64.u32 %e, %x",
+    "setp.lt.u32 %o, %x, %y",
+    "@%o add.u32 %y, %y, %x",
+    "@!%o mov.u32 %x, %i",
+    "@%o st.global.b32 [%d], %y",
+    "@!%o ld.global.b32 %x, [%d+128]",
+    "selp.u32 %x, %y, %x, %o",
+    "ld.global.b32 %x, [%d]",
+    "ld.global.b32 %y, [%d+64]",
+    "st.global.b32 [%d], %x",
+    "st.shared.b32 [%n], %y",
+    "ld.shared.b32 %x, [%n]",
+    "ld.shared.b32 %y, [%m]",
+    "st.shared.b32 [%m], %x",
+    "ld.global.v2.b32 {%x, %y}, [%c]",
+    "st.global.v2.b32 [%c], {%y, %x}",
+    "ld.global.u8 %x, [%d+3]",
+    "rem.u32 %y, %y, 13",
+    "mul.hi.u32 %x, %x, %y",
+    "sub.u32 %y, %x, %l",
+    "mov.u32 %z, %l",
+    "mov.u32 %z, 9",
+];
+
+/// Up to five instructions.
+fn some(random: &mut StdRng) -> String {
+    let count = random.random_range(1..=5);
+    (0..count).map(|_| format!("{}; ", INSTRUCTIONS.choose(random).unwrap())).collect()
+}
+
+/// A kernel with branches in a loop, one behind the other.
+fn text(seed: u64) -> String {
+    let random = &mut StdRng::seed_from_u64(seed);
+    let mut body = String::new();
+    for at in 0..5 {
+        let condition = CONDITIONS.choose(random).unwrap();
+        let negated = if random.random() { "!" } else { "" };
+        let (before, first, second) = (some(random), some(random), some(random));
+        let legs = match random.random_ratio(1, 3) {
+            true => format!("{first} else{at}:"),
+            false => format!("{first} bra end{at}; else{at}: {second} end{at}:"),
+        };
+        body += &format!("{before} {condition}; @{negated}%q bra else{at};\n {legs}\n");
+    }
+    kernel(&format!(
+        ".reg .b32 %l, %i, %x, %y, %z, %s, %n, %m; .reg .f32 %f, %g; .reg .pred %p, %q, %o;
+         .reg .b64 %c, %d, %e, %a; .shared .align 8 .b8 room[512];
+         and.b32 %l, %tid.x, 31; mov.u32 %i, 0; mov.u32 %x, %t; mov.u32 %y, 5; mov.u32 %z, 1;
+         cvt.rn.f32.u32 %f, %l; mov.f32 %g, 0f40A00000; mov.u64 %e, 1; setp.eq.u32 %o, %l, 3;
+         mul.wide.u32 %off, %l, 4; add.u64 %d, %out, %off; add.u64 %d, %d, 2048;
+         xor.b32 %s, %l, 5; mul.wide.u32 %a, %s, 8; add.u64 %c, %out, %a; add.u64 %c, %c, 4096;
+         mov.u32 %n, room; shl.b32 %s, %l, 2; add.u32 %n, %n, %s;
+         mov.u32 %m, room; xor.b32 %s, %s, 20; add.u32 %m, %m, %s;
+         again:
+         {body}
+         add.u64 %d, %d, 4100; add.u64 %c, %c, 4104; add.u32 %i, %i, 1;
+         setp.lt.u32 %p, %i, 7;
+         @%p bra again;
+         mul.wide.u32 %off, %t, 32; add.u64 %mine, %out, %off;
+         st.global.b32 [%mine+65536], %x; st.global.b32 [%mine+65540], %y;
+         st.global.f32 [%mine+65544], %f; st.global.f32 [%mine+65548], %g;
+         st.global.b64 [%mine+65552], %e; selp.u32 %s, 1, 0, %o; st.global.b32 [%mine+65560], %s;
+         st.global.b32 [%mine+65564], %z;
+         ret;"
+    ))
+}
+
+/// A run by pieces that were made once parts of warps had been there.
+fn compiled(launched: Launched<'_>, after: u32) -> Seen {
+    let kernel = load(launched.text).instantiate(&[]).unwrap().kernel(launched.name).unwrap();
+    for _ in 0..3 {
+        run(launched, &kernel, LIMITED, Some(after));
+    }
+    run(launched, &kernel, LIMITED, Some(after))
+}
+
+/// Pages that are not there, turns of several lengths, and warps in two rows of threads or not full.
+#[test]
+fn random_detours_are_the_same() {
+    for seed in 0..16 {
+        let text = text(seed);
+        let block = [[64, 1], [32, 1], [16, 4], [45, 1]][seed as usize % 4];
+        let (waits, quantum) = (seed % 3 == 1, [512, 512, 64, 9][seed as usize / 4]);
+        let launched = Launched { text: &text, name: "k", grid: 2, block, waits, quantum };
+        let interpreted = seen(launched, LIMITED, false);
+        assert_eq!(interpreted.report, None, "{seed}");
+        for after in [0, 8] {
+            assert!(compiled(launched, after) == interpreted, "{seed}, {after}: {text}");
+        }
+    }
+}
