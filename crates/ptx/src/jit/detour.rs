@@ -54,6 +54,13 @@ impl Detour {
         is_one.then_some(Self { branch, target, end })
     }
 
+    /// The registers that some lanes write, and those that they read in the second leg: it may be behind the
+    /// extent. Each lane keeps what others write.
+    pub(super) fn used<'p>(&self, program: &'p Program) -> impl Iterator<Item = &'p Register> {
+        let reads = (self.target..self.end).flat_map(|at| program.uses.reads(at));
+        self.written(program).chain(reads)
+    }
+
     /// The registers that some lanes write.
     pub(super) fn written<'p>(&self, program: &'p Program) -> impl Iterator<Item = &'p Register> {
         (self.branch + 1..self.end).flat_map(|at| program.uses.writes(at))

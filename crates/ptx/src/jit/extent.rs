@@ -188,8 +188,8 @@ fn inputs(program: &Program, extents: &[Extent], index: usize) -> Vec<Register> 
             }
             needed.extend(of(target).iter().map(|r| (key(*r), *r)));
             if let Some(detour) = extent.detours.iter().find(|detour| detour.branch == position) {
-                // Each lane keeps what others write.
-                needed.extend(detour.written(program).map(|r| (key(*r), *r)));
+                let used = of(detour.end).iter().chain(detour.used(program));
+                needed.extend(used.map(|r| (key(*r), *r)));
             }
         }
         for register in program.uses.writes(position) {
