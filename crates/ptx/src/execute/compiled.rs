@@ -1,30 +1,18 @@
-//! Enters compiled pieces of a kernel, and serves them.
+//! Enters compiled pieces of a kernel.
 //!
 //! A piece is entered where the interpreter would go on with all 32 lanes of a warp. It leaves registers,
 //! memory and figures as the interpreter would have left them at the instruction that it names. If a piece
 //! begins there, it follows at once.
 
-use super::access::{Blocked, Reach};
+use super::access::Blocked;
 use super::block::Common;
-use super::collective::shuffled;
 use super::engine::{ByPieces, Engine, calculate, guarded};
 use super::entrance::{Entered, Entrance, Found, RECENT, Same};
-use super::memory::Kind;
 use super::registers::{fill_kernel_lines, leave_lines};
+use super::visit::{CALLS, Visit};
 use super::warp::{Fragment, State as Waits, Warp};
-use crate::code::{Code, Op, Special, UNGUARDED, WIDTH, signs};
-use crate::jit::{Behind, Calls, Exchange, Of, Piece, Position, Seen, Site, State};
-
-/// A warp while a piece runs, and all that its calls reach.
-struct Visit<'v, 'e> {
-    engine: &'v mut Engine<'e>,
-    common: &'v mut Common,
-    warp: &'v mut Warp,
-    /// The part of the warp that runs; `None` if it is all of it.
-    part: Option<&'v mut Fragment>,
-    /// The reason that an instruction stopped.
-    blocked: Option<Blocked>,
-}
+use crate::code::{Code, Op, Special, UNGUARDED, WIDTH};
+use crate::jit::{Behind, Of, Piece, Position, Seen, Site, State};
 
 /// How pieces ended.
 enum Went {
@@ -35,8 +23,6 @@ enum Went {
     /// An instruction stopped.
     Blocked(Blocked),
 }
-
-const CALLS: Calls = Calls { instruction, exchange, span };
 
 impl<'a> Engine<'a> {
     /// The way of a block's warps into pieces.
@@ -159,8 +145,9 @@ impl<'a> Engine<'a> {
                 break Went::Blocked(blocked);
             }
             if left.is_apart() {
+                let (lanes, meeting) = state.apart();
                 if let Some(fragment) = warp.fragments.first_mut() {
-                    let others = come_apart(&entrance.state, fragment);
+                    let others = fragment.split_off(lanes, meeting);
                     warp.add(others);
                 }
                 break if spent >= quantum { Went::Turn } else { Went::Rest };
@@ -184,11 +171,7 @@ impl<'a> Engine<'a> {
                 return (spent, Went::Turn);
             };
             pc += 1;
-            let round = common.arrive(index.into(), 0, WIDTH as u32, (0, 0));
-            let waits = common.waiting(round, || self.program.goes_evenly(pc));
-            if let Some(fragment) = warp.fragments.first_mut() {
-                (fragment.state, fragment.alone) = (waits, false);
-            }
+            let waits = self.arrive(common, warp, (index, pc));
             if waits != Waits::Ready || spent >= quantum {
                 break Went::Turn;
             }
@@ -197,6 +180,17 @@ impl<'a> Engine<'a> {
             fragment.pc = pc;
         }
         (spent, went)
+    }
+
+    /// A whole warp arrives at a barrier of all threads, and goes on at a position. Gives its state.
+    #[inline(always)]
+    fn arrive(&self, common: &mut Common, warp: &mut Warp, (index, next): (u8, u32)) -> Waits {
+        let round = common.arrive(index.into(), 0, WIDTH as u32, (0, 0));
+        let waits = common.waiting(round, || self.program.goes_evenly(next));
+        if let Some(fragment) = warp.fragments.first_mut() {
+            (fragment.state, fragment.alone) = (waits, false);
+        }
+        waits
     }
 
     /// Executes an instruction that no piece holds and behind which all lanes go on together. `None` for
@@ -218,7 +212,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Executes an instruction behind which the lanes of a fragment go on together.
-    fn execute(
+    pub(super) fn execute(
         &mut self,
         common: &mut Common,
         warp: &mut Warp,
@@ -404,15 +398,6 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// A piece was left within a detour: the fragment keeps the lanes that are there, and the others are one that
-/// waits behind it.
-pub(super) fn come_apart(state: &State, fragment: &mut Fragment) -> Fragment {
-    let (lanes, meeting) = (state.lanes as u32, state.meeting as u32);
-    let others = Fragment { mask: fragment.mask & !lanes, pc: meeting, ..fragment.clone() };
-    fragment.mask = lanes;
-    others
-}
-
 /// Whether a whole warp stays so behind an instruction that no piece holds.
 fn keeps_lanes_together(op: &Op) -> bool {
     match op.code {
@@ -427,90 +412,4 @@ fn keeps_lanes_together(op: &Op) -> bool {
         | Code::Elect => op.guard == UNGUARDED,
         code => code.is_of_matrices() && op.guard == UNGUARDED,
     }
-}
-
-impl Visit<'_, '_> {
-    /// Lanes that came apart are together again. They begin anew to count how long they loop.
-    fn has_met(&mut self) {
-        let fragment = match &mut self.part {
-            Some(part) => Some(&mut **part),
-            None => self.warp.fragments.first_mut().map(Box::as_mut),
-        };
-        if let Some(fragment) = fragment {
-            fragment.spin = 0;
-        }
-    }
-
-    /// Executes one instruction. Returns whether it stopped.
-    fn execute(&mut self, state: &mut State, position: u32, keeps: bool) -> bool {
-        let (engine, warp) = (&mut *self.engine, &mut *self.warp);
-        let done = match &mut self.part {
-            Some(part) => engine.execute(self.common, warp, part, position),
-            None => {
-                let Some(mut whole) = warp.fragments.pop() else { return true };
-                let done = engine.execute(self.common, warp, &mut whole, position);
-                warp.fragments.push(whole);
-                done
-            }
-        };
-        self.blocked = done.err();
-        if !keeps && self.blocked.is_none() {
-            fill_kernel_lines(engine.program, warp, engine.program.ops[position as usize].writes);
-        }
-        state.round = engine.reach.kept.round();
-        self.blocked.is_some()
-    }
-}
-
-impl Reach<'_> {
-    /// The window that has a span, for an access of a piece.
-    fn site(&self, address: u64, bytes: u32, writes: bool) -> Option<Site> {
-        let kind = if writes { Kind::Write } else { Kind::Read };
-        let window = self.kept.find(address, bytes.into(), kind)?;
-        Some(Site {
-            start: window.start(),
-            last: window.bytes() - u64::from(bytes),
-            host: window.host(),
-            round: self.kept.round(),
-        })
-    }
-}
-
-/// Executes an instruction for a piece.
-unsafe extern "C" fn instruction(state: *mut State, position: u32, keeps: u32) -> u32 {
-    // SAFETY: the state is that of the piece, which waits, and has the visit that entered it.
-    let (state, visit) = unsafe { (&mut *state, &mut *(*state).visit.cast::<Visit<'_, '_>>()) };
-    visit.execute(state, position, keeps != 0).into()
-}
-
-/// Carries a shuffle of a whole warp out for a piece.
-unsafe extern "C" fn exchange(words: *mut u32, rows: u64, offset: u32, control: u32) -> u32 {
-    let Exchange { mode, result, source, offsets } = Exchange::unpacked(rows);
-    // SAFETY: the piece names registers of its warp, of which it has the first.
-    let row = |place: u16| unsafe { words.cast::<[u32; WIDTH]>().add(place.into()) };
-    let same = [offset; WIDTH];
-    // SAFETY: the rows are registers of the warp, which nothing writes before the results are there.
-    let (values, offsets) = unsafe { (&*row(source), offsets.map_or(&same, |place| &*row(place))) };
-    let (results, inside) = shuffled(mode, values, offsets, &[control; WIDTH]);
-    // SAFETY: the row is a register of the warp, and the references to others have been used.
-    unsafe { row(result).write(results) };
-    signs(&inside)
-}
-
-/// Finds a span for a piece.
-unsafe extern "C" fn span(
-    state: *mut State,
-    address: u64,
-    site: u32,
-    bytes: u32,
-    writes: u32,
-) -> *mut u8 {
-    // SAFETY: the state is that of the piece, which waits, and has the visit that entered it.
-    let (state, visit) = unsafe { (&mut *state, &mut *(*state).visit.cast::<Visit<'_, '_>>()) };
-    let Some(found) = visit.engine.reach.site(address, bytes, writes != 0) else {
-        return std::ptr::null_mut();
-    };
-    // SAFETY: the piece numbers its own sites, of which the state has the first.
-    unsafe { state.sites.add(site as usize).write(found) };
-    found.host.wrapping_add((address - found.start) as usize)
 }

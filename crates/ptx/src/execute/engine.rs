@@ -312,10 +312,7 @@ impl<'a> Engine<'a> {
     /// The lanes of the mask jump, and the others go on. The fragment becomes the one with the lower
     /// position.
     fn split(&mut self, warp: &mut Warp, fragment: &mut Fragment, mask: u32, target: u32) {
-        let mut other = fragment.clone();
-        other.mask = fragment.mask & !mask;
-        other.pc = fragment.pc + 1;
-        fragment.mask = mask;
+        let mut other = fragment.split_off(mask, fragment.pc + 1);
         self.jump(warp, fragment, target);
         if other.pc < fragment.pc {
             std::mem::swap(&mut other, fragment);
@@ -326,11 +323,8 @@ impl<'a> Engine<'a> {
     /// Keeps only the lanes of the mask in the fragment; the others go on behind the instruction.
     pub(super) fn only(&mut self, warp: &mut Warp, fragment: &mut Fragment, mask: u32) {
         if mask != fragment.mask {
-            let mut other = fragment.clone();
-            other.mask = fragment.mask & !mask;
-            other.pc += 1;
-            fragment.mask = mask;
-            warp.add(other);
+            let others = fragment.split_off(mask, fragment.pc + 1);
+            warp.add(others);
         }
     }
 

@@ -52,6 +52,8 @@ mod start;
 mod transfer;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod vectors;
+#[cfg(all(feature = "jit", not(miri), any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod visit;
 mod warp;
 mod windows;
 

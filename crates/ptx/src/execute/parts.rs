@@ -6,7 +6,6 @@
 
 use super::access::Blocked;
 use super::block::Common;
-use super::compiled::come_apart;
 use super::engine::Engine;
 use super::entrance::{Entered, Entrance};
 use super::warp::{Fragment, Warp};
@@ -50,7 +49,8 @@ impl<'a> Engine<'a> {
         let stats = &mut *self.reach.stats;
         stats.thread_instructions += u64::from(fragment.mask.count_ones()) * u64::from(executed);
         if way.is_apart() {
-            let others = come_apart(&entrance.state, fragment);
+            let (lanes, meeting) = state.apart();
+            let others = fragment.split_off(lanes, meeting);
             warp.add(others);
         }
         entrance.take_figures(stats);

@@ -102,6 +102,13 @@ impl Fragment {
         (*alone, *barrier) = (false, None);
     }
 
+    /// Keeps these lanes, and gives the others as a fragment at another position.
+    pub(super) fn split_off(&mut self, lanes: u32, pc: u32) -> Self {
+        let others = Self { mask: self.mask & !lanes, pc, ..self.clone() };
+        self.mask = lanes;
+        others
+    }
+
     /// Whether it is in the kernel itself, and not in a function that is called.
     #[inline(always)]
     pub(super) fn is_kernel(&self) -> bool {

@@ -54,10 +54,10 @@ impl Detour {
         is_one.then_some(Self { branch, target, end })
     }
 
-    /// The registers that some lanes write, and those that they read in the second leg: it may be behind the
-    /// extent. Each lane keeps what others write.
+    /// The registers that some lanes read or write: each lane keeps what others write. The legs may go on
+    /// behind the extent.
     pub(super) fn used<'p>(&self, program: &'p Program) -> impl Iterator<Item = &'p Register> {
-        let reads = (self.target..self.end).flat_map(|at| program.uses.reads(at));
+        let reads = (self.branch + 1..self.end).flat_map(|at| program.uses.reads(at));
         self.written(program).chain(reads)
     }
 

@@ -54,6 +54,13 @@ pub(crate) struct State {
     pub(crate) visit: *mut c_void,
 }
 
+impl State {
+    /// The lanes that a piece was left with within a detour, and the instruction before which the others wait.
+    pub(crate) fn apart(&self) -> (u32, u32) {
+        (self.lanes as u32, self.meeting as u32)
+    }
+}
+
 /// The window that an access of a piece found last.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]

@@ -1,0 +1,112 @@
+//! The functions that compiled pieces call while they run: the interpreter executes instructions for them, and
+//! finds bytes that no window of theirs has.
+
+use super::access::{Blocked, Reach};
+use super::block::Common;
+use super::collective::shuffled;
+use super::engine::Engine;
+use super::memory::Kind;
+use super::registers::fill_kernel_lines;
+use super::warp::{Fragment, Warp};
+use crate::code::{WIDTH, signs};
+use crate::jit::{Calls, Exchange, Site, State};
+
+/// The functions that pieces call.
+pub(super) const CALLS: Calls = Calls { instruction, exchange, span };
+
+/// A warp while a piece runs, and all that its calls reach.
+pub(super) struct Visit<'v, 'e> {
+    pub(super) engine: &'v mut Engine<'e>,
+    pub(super) common: &'v mut Common,
+    pub(super) warp: &'v mut Warp,
+    /// The part of the warp that runs; `None` if it is all of it.
+    pub(super) part: Option<&'v mut Fragment>,
+    /// The reason that an instruction stopped.
+    pub(super) blocked: Option<Blocked>,
+}
+
+impl Visit<'_, '_> {
+    /// Lanes that came apart are together again. They begin anew to count how long they loop.
+    pub(super) fn has_met(&mut self) {
+        let fragment = match &mut self.part {
+            Some(part) => Some(&mut **part),
+            None => self.warp.fragments.first_mut().map(Box::as_mut),
+        };
+        if let Some(fragment) = fragment {
+            fragment.spin = 0;
+        }
+    }
+
+    /// Executes one instruction. Returns whether it stopped.
+    fn execute(&mut self, state: &mut State, position: u32, keeps: bool) -> bool {
+        let (engine, warp) = (&mut *self.engine, &mut *self.warp);
+        let done = match &mut self.part {
+            Some(part) => engine.execute(self.common, warp, part, position),
+            None => {
+                let Some(mut whole) = warp.fragments.pop() else { return true };
+                let done = engine.execute(self.common, warp, &mut whole, position);
+                warp.fragments.push(whole);
+                done
+            }
+        };
+        self.blocked = done.err();
+        if !keeps && self.blocked.is_none() {
+            fill_kernel_lines(engine.program, warp, engine.program.ops[position as usize].writes);
+        }
+        state.round = engine.reach.kept.round();
+        self.blocked.is_some()
+    }
+}
+
+impl Reach<'_> {
+    /// The window that has a span, for an access of a piece.
+    fn site(&self, address: u64, bytes: u32, writes: bool) -> Option<Site> {
+        let kind = if writes { Kind::Write } else { Kind::Read };
+        let window = self.kept.find(address, bytes.into(), kind)?;
+        Some(Site {
+            start: window.start(),
+            last: window.bytes() - u64::from(bytes),
+            host: window.host(),
+            round: self.kept.round(),
+        })
+    }
+}
+
+/// Executes an instruction for a piece.
+unsafe extern "C" fn instruction(state: *mut State, position: u32, keeps: u32) -> u32 {
+    // SAFETY: the state is that of the piece, which waits, and has the visit that entered it.
+    let (state, visit) = unsafe { (&mut *state, &mut *(*state).visit.cast::<Visit<'_, '_>>()) };
+    visit.execute(state, position, keeps != 0).into()
+}
+
+/// Carries a shuffle of a whole warp out for a piece.
+unsafe extern "C" fn exchange(words: *mut u32, rows: u64, offset: u32, control: u32) -> u32 {
+    let Exchange { mode, result, source, offsets } = Exchange::unpacked(rows);
+    // SAFETY: the piece names registers of its warp, of which it has the first.
+    let row = |place: u16| unsafe { words.cast::<[u32; WIDTH]>().add(place.into()) };
+    let same = [offset; WIDTH];
+    // SAFETY: the rows are registers of the warp, which nothing writes before the results are there.
+    let (values, offsets) = unsafe { (&*row(source), offsets.map_or(&same, |place| &*row(place))) };
+    let (results, inside) = shuffled(mode, values, offsets, &[control; WIDTH]);
+    // SAFETY: the row is a register of the warp, and the references to others have been used.
+    unsafe { row(result).write(results) };
+    signs(&inside)
+}
+
+/// Finds a span for a piece.
+unsafe extern "C" fn span(
+    state: *mut State,
+    address: u64,
+    site: u32,
+    bytes: u32,
+    writes: u32,
+) -> *mut u8 {
+    // SAFETY: the state is that of the piece, which waits, and has the visit that entered it.
+    let (state, visit) = unsafe { (&mut *state, &mut *(*state).visit.cast::<Visit<'_, '_>>()) };
+    let Some(found) = visit.engine.reach.site(address, bytes, writes != 0) else {
+        return std::ptr::null_mut();
+    };
+    // SAFETY: the piece numbers its own sites, of which the state has the first.
+    unsafe { state.sites.add(site as usize).write(found) };
+    found.host.wrapping_add((address - found.start) as usize)
+}
