@@ -47,8 +47,8 @@ impl Emit<'_> {
     /// memory.
     fn row(&mut self, places: &Places<'_>, reached: &Reached, lanes: Value, moved: Block) {
         let Source::Line(_, line) = places.address else { return };
-        let is_one = places.loads.len() == 1 || places.access.place == Place::Shared;
-        if !is_one || Run::of(places.access, line.step, places.is_store()) != Some(Run::Row) {
+        let is_seen = places.is_store() && places.access.place != Place::Shared;
+        if is_seen || Run::of(places.access, line.step, places.is_store()) != Some(Run::Row) {
             return;
         }
         let address = self.address_of(line.first, places.imm);

@@ -38,7 +38,7 @@ pub(super) struct Emit<'f> {
     pub(super) fused: SigRef,
     span: SigRef,
     /// The first instruction of the extent.
-    pub(super) start: u32,
+    start: u32,
     /// The lanes that run, in a piece for parts of warps or in a detour.
     pub(super) part: Option<Value>,
     /// The leg of a detour that is translated.
@@ -274,6 +274,11 @@ impl<'f> Emit<'f> {
         self.leave_pieces(position, executed, Behind::Piece);
     }
 
+    /// As [`Self::leave`], before an instruction that follows those that are executed.
+    pub(super) fn leave_before(&mut self, position: u32) {
+        self.leave(position, position - self.start);
+    }
+
     /// As [`Self::leave`], before an instruction that no piece holds.
     pub(super) fn leave_pieces(&mut self, position: u32, executed: u32, behind: Behind) {
         let apart = self.come_apart(position);
@@ -291,7 +296,7 @@ impl<'f> Emit<'f> {
     /// Goes on if a condition holds, and otherwise leaves before the instruction at a position, which
     /// follows those that are executed.
     pub(super) fn check(&mut self, holds: Value, position: u32) {
-        self.check_or(holds, |emit| emit.leave(position, position - emit.start));
+        self.check_or(holds, |emit| emit.leave_before(position));
     }
 
     /// As [`Self::check`], of a condition for the result of this instruction to be a line.
@@ -299,7 +304,7 @@ impl<'f> Emit<'f> {
         self.check_or(holds, |emit| {
             let no_line = emit.double(u64::from(emit.position) + 1);
             emit.set_field(offset_of!(State, no_line), no_line);
-            emit.leave(position, position - emit.start);
+            emit.leave_before(position);
         });
     }
 

@@ -59,7 +59,7 @@ impl Translate<'_, '_> {
 
     /// Leaves the piece within a leg, before an instruction that only the interpreter executes.
     pub(super) fn leave_leg(&mut self, position: u32) {
-        self.emit.leave(position, position - self.start);
+        self.emit.leave_before(position);
         let never = self.emit.build.create_block();
         self.emit.build.switch_to_block(never);
         self.go_on_with(self.task.program.uses.writes(position), position);

@@ -1,7 +1,7 @@
 //! Loads and stores of a piece: runs from the first lane's address on, other lanes in one piece of memory,
 //! and those that the interpreter carries out.
 
-use cranelift_codegen::ir::{InstBuilder, Value};
+use cranelift_codegen::ir::Value;
 
 use super::access::{Run, Wanted};
 use super::places::Places;
@@ -98,14 +98,14 @@ impl Translate<'_, '_> {
     }
 
     /// The lanes that execute an instruction.
-    fn guarded_lanes(&mut self, op: &Op, position: u32) -> Value {
+    pub(super) fn guarded_lanes(&mut self, op: &Op, position: u32) -> Value {
         let lanes = self.emit.lanes();
         if op.guard == UNGUARDED {
             return lanes;
         }
         let guard = self.mask(op.guard, position).value;
         match op.negated {
-            true => self.emit.build.ins().band_not(lanes, guard),
+            true => self.emit.lanes_but(guard),
             false => self.emit.both(lanes, guard),
         }
     }

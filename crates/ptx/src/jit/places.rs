@@ -77,7 +77,7 @@ impl Emit<'_> {
         self.build.ins().jump(ends.done, &[]);
         self.build.switch_to_block(ends.away);
         if self.leg.is_some() {
-            self.leave(places.position, places.position - self.start);
+            self.leave_before(places.position);
         } else {
             self.call_instruction(places.position, false);
             self.build.ins().jump(ends.done, &[]);

@@ -146,37 +146,29 @@ impl Translate<'_, '_> {
 
     /// A jump. Returns whether it ends the piece.
     pub(super) fn branch(&mut self, op: &Op, target: u32, position: u32) -> bool {
-        let start = self.start;
-        let executed = position + 1 - start;
+        let executed = position + 1 - self.start;
         self.write(position);
         if op.guard == UNGUARDED {
             self.note_spin(target, position);
             self.jump(target, executed);
             return true;
         }
-        let mask = self.mask(op.guard, position).value;
+        let (jumping, lanes) = (self.guarded_lanes(op, position), self.emit.lanes());
         let (jumps, stays) = (self.emit.build.create_block(), self.emit.build.create_block());
         let (apart, goes_on) = (self.emit.build.create_block(), self.emit.build.create_block());
         self.emit.build.set_cold_block(apart);
-        let lanes = self.emit.lanes();
-        let set = self.emit.both(mask, lanes);
-        let [all, none] = [lanes, self.emit.word(0)];
-        let [all, none] = if op.negated { [none, all] } else { [all, none] };
-        let taken = self.emit.compare(IntCC::Equal, set, all);
+        let taken = self.emit.compare(IntCC::Equal, jumping, lanes);
         self.emit.build.ins().brif(taken, jumps, &[], stays, &[]);
         self.emit.build.switch_to_block(jumps);
         self.note_spin(target, position);
         self.jump(target, executed);
         self.emit.build.switch_to_block(stays);
-        let passed = self.emit.compare(IntCC::Equal, set, none);
+        let passed = self.emit.build.ins().icmp_imm(IntCC::Equal, jumping, 0);
         self.emit.build.ins().brif(passed, goes_on, &[], apart, &[]);
         self.emit.build.switch_to_block(apart);
         match self.detour_of(position) {
-            Some(detour) => {
-                let jumping = if op.negated { self.emit.lanes_but(set) } else { set };
-                self.detour(detour, jumping);
-            }
-            None => self.emit.leave(position, position - start),
+            Some(detour) => self.detour(detour, jumping),
+            None => self.emit.leave_before(position),
         }
         self.emit.build.switch_to_block(goes_on);
         self.begins = position + 1;

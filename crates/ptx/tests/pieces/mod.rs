@@ -52,16 +52,21 @@ pub(crate) const LIMITED: Bounds = Bounds { limit: Some(5_000_000), step: 1 << 2
 
 /// A run that is compiled from its first instruction on, or interpreted.
 pub(crate) fn seen(launched: Launched<'_>, bounds: Bounds, is_compiled: bool) -> Seen {
-    let instance = load(launched.text).instantiate(&[]).unwrap();
-    let kernel = instance.kernel(launched.name).unwrap();
     if is_compiled {
-        // The pieces stay with the kernel.
-        for _ in 0..2 {
-            run(launched, &kernel, bounds, Some(0));
-        }
-        return run(launched, &kernel, bounds, Some(0));
+        return compiled(launched, bounds, 0);
     }
+    let kernel = load(launched.text).instantiate(&[]).unwrap().kernel(launched.name).unwrap();
     run(launched, &kernel, bounds, None)
+}
+
+/// A run by pieces that were made after so many visits.
+pub(crate) fn compiled(launched: Launched<'_>, bounds: Bounds, after: u32) -> Seen {
+    let kernel = load(launched.text).instantiate(&[]).unwrap().kernel(launched.name).unwrap();
+    // The pieces stay with the kernel.
+    for _ in 0..2 {
+        run(launched, &kernel, bounds, Some(after));
+    }
+    run(launched, &kernel, bounds, Some(after))
 }
 
 pub(crate) fn run(
