@@ -4,16 +4,16 @@ from form import each, form, moving
 
 
 def products():
-    mma = "mma.sync.aligned.{shape}.row.col.{types} {{{d}}}, {{{a}}}, {{{b}}}, {{{c}}};"
+    mma = "mma.sync.aligned.{shape}.{layouts}.{types} {{{d}}}, {{{a}}}, {{{b}}}, {{{c}}};"
 
-    def add(shape, types, a, b, c, d, kind, c_kind, result):
+    def add(shape, types, a, b, c, d, kind, c_kind, result, layouts="row.col"):
         count = 0
         parts = []
         for n in (a, b, c):
             parts.append(", ".join(f"a{count + i}" for i in range(n)))
             count += n
         outs = ", ".join(f"d{i}" for i in range(d))
-        body = mma.format(shape=shape, types=types, d=outs, a=parts[0], b=parts[1], c=parts[2])
+        body = mma.format(shape=shape, layouts=layouts, types=types, d=outs, a=parts[0], b=parts[1], c=parts[2])
         form(body, " ".join([kind] * (a + b) + [c_kind] * c), " ".join([result] * d))
 
     add("m16n8k8", "f32.f16.f16.f32", 2, 1, 4, 4, "near16", "near32", "b32")
@@ -31,6 +31,19 @@ def products():
     add("m16n8k4", "f64.f64.f64.f64", 2, 1, 4, 4, "near64", "near64", "b64")
     add("m16n8k8", "f64.f64.f64.f64", 4, 2, 4, 4, "near64", "near64", "b64")
     add("m16n8k16", "f64.f64.f64.f64", 8, 4, 4, 4, "near64", "near64", "b64")
+
+    for layouts in each("{row|col}.{row|col}"):
+        for kind, c_kind in (("near16", "near32"), ("f16x2", "f32")):
+            add("m8n8k4", "f32.f16.f16.f32", 2, 2, 8, 8, kind, c_kind, "b32", layouts)
+            add("m8n8k4", "f16.f16.f16.f16", 2, 2, 4, 4, kind, kind, "b32", layouts)
+            add("m8n8k4", "f32.f16.f16.f16", 2, 2, 4, 8, kind, kind, "b32", layouts)
+    for factors in each("{e4m3|e5m2}.{e4m3|e5m2}"):
+        for c_kind in ("near32", "f32"):
+            add("m16n8k32", f"f32.{factors}.f32", 4, 2, 4, 4, "b32", c_kind, "b32")
+            add("m16n8k16", f"f32.{factors}.f32", 2, 1, 4, 4, "b32", c_kind, "b32")
+        for c_kind in ("near16", "f16x2"):
+            add("m16n8k32", f"f16.{factors}.f16", 4, 2, 2, 2, "b32", c_kind, "b32")
+            add("m16n8k16", f"f16.{factors}.f16", 2, 1, 2, 2, "b32", c_kind, "b32")
 
     def small(types, shapes):
         """Products of integers: of one, two and four registers of the first factor."""
@@ -87,25 +100,33 @@ def whole(shape, factor, c, d, a_layout, b_layout, c_layout, space, mma):
     b = "b64" if kind == "near64" else "b32"
     cb, db = ("b64" if t == "f64" else "b32" for t in (c, d))
     size = 8 if b == "b64" else 4
-    fill = lambda name, value, bytes_all, each_size: "".join(f"st.shared.b{each_size * 8} [at{name}+{at}], {value}; " for at in range(0, max(bytes_all, 32 * each_size), 32 * each_size))
     shared = {"A": m * k * bits // 8, "B": k * n * bits // 8, "C": m * n * c_bits // 8, "D": m * n * d_bits // 8}
+    words = max(shared["D"] // 128, 1)
+    of, width = ("global", 64) if space == "global" else ("shared", 32)
+    fill = lambda name, value, bytes_all, each_size: "".join(f"st.{of}.b{each_size * 8} [at{name}+{at}], {value}; " for at in range(0, max(bytes_all, 32 * each_size), 32 * each_size))
     body = "{ "
-    for name, bytes_all in shared.items():
-        body += f".shared .align 128 .b8 m{name}[{max(bytes_all, 256)}]; .reg .b32 at{name}; .reg .b64 w{name}; mov.b32 at{name}, m{name}; cvt.u64.u32 w{name}, at{name}; cvta.shared.u64 w{name}, w{name}; "
+    if of == "global":
+        # Each block has 4 KiB of the scratch bytes.
+        body += f"ld.param.u64 at, [p{3 + words}]; cvta.to.global.u64 at, at; mul.wide.u32 n8, t, 4096; add.u64 at, at, n8; "
+    for number, (name, bytes_all) in enumerate(shared.items()):
+        if of == "global":
+            body += f".reg .b64 at{name}, w{name}; add.u64 w{name}, at, {1024 * number}; mov.b64 at{name}, w{name}; "
+        else:
+            body += f".shared .align 128 .b8 m{name}[{max(bytes_all, 256)}]; .reg .b32 at{name}; .reg .b64 w{name}; mov.b32 at{name}, m{name}; cvt.u64.u32 w{name}, at{name}; cvta.shared.u64 w{name}, w{name}; "
+    moved = "mad.lo.u32" if width == 32 else "mad.wide.u32"
     for name, each_size in (("A", size), ("B", size), ("C", 8 if c == "f64" else 4)):
-        body += f"mad.lo.u32 at{name}, lane, {each_size}, at{name}; "
+        body += f"{moved} at{name}, lane, {each_size}, at{name}; "
         body += fill(name, f"a{'ABC'.index(name)}", shared[name], each_size)
     body += f".reg .{b} x<8>, y<8>; .reg .{cb} u<8>; .reg .{db} v<8>; bar.sync 0; "
     dot = "." + space if space else ""
-    where = (lambda name: f"m{name}") if space else (lambda name: f"w{name}")
+    where = (lambda name: f"m{name}") if space == "shared" else (lambda name: f"w{name}")
     lines = {"row": (k, n, n), "col": (m, k, m)}
     body += f"wmma.load.a.sync.aligned.{a_layout}.{shape}{dot}.{factor} {names('x', a_registers)}, [{where('A')}], {lines[a_layout][0]}; "
     body += f"wmma.load.b.sync.aligned.{b_layout}.{shape}{dot}.{factor} {names('y', b_registers)}, [{where('B')}], {lines[b_layout][1]}; "
     body += f"wmma.load.c.sync.aligned.{c_layout}.{shape}{dot}.{c} {names('u', c_registers)}, [{where('C')}], {lines[c_layout][2]}; "
     body += f"{mma} {names('v', d_registers)}, {names('x', a_registers)}, {names('y', b_registers)}, {names('u', c_registers)}; "
     body += f"wmma.store.d.sync.aligned.{c_layout}.{shape}{dot}.{d} [{where('D')}], {names('v', d_registers)}, {lines[c_layout][2]}; bar.sync 0; "
-    words = max(shared["D"] // 128, 1)
-    body += "mad.lo.u32 atD, lane, 4, atD; " + "".join(f"ld.shared.b32 d{i}, [atD+{128 * i}]; " for i in range(words)) + "}"
+    body += f"{moved} atD, lane, 4, atD; " + "".join(f"ld.{of}.b32 d{i}, [atD+{128 * i}]; " for i in range(words)) + "}"
     moving(body, f"{kind} {kind} {c_kind}", " ".join(["b32"] * words))
 
 
@@ -115,23 +136,21 @@ def in_memory():
         for a_layout in ("row", "col"):
             for b_layout in ("row", "col"):
                 for c, d in (("f32", "f32"), ("f16", "f16"), ("f32", "f16"), ("f16", "f32")):
-                    if shape != shapes[0] and "f16" in (c, d):
-                        continue
-                    for space in ("shared", ""):
+                    for space in ("shared", "", "global"):
                         whole(shape, "f16", c, d, a_layout, b_layout, b_layout, space, f"wmma.mma.sync.aligned.{a_layout}.{b_layout}.{shape}.{d}.{c}")
     for a_layout in ("row", "col"):
         for b_layout in ("row", "col"):
-            for space in ("shared", ""):
+            for space in ("shared", "", "global"):
                 whole("m16n16k16", "bf16", "f32", "f32", a_layout, b_layout, a_layout, space, f"wmma.mma.sync.aligned.{a_layout}.{b_layout}.m16n16k16.f32.bf16.bf16.f32")
                 whole("m16n16k8", "tf32", "f32", "f32", a_layout, b_layout, a_layout, space, f"wmma.mma.sync.aligned.{a_layout}.{b_layout}.m16n16k8.f32.tf32.tf32.f32")
                 for t in ("s8", "u8"):
                     for sat in ("", ".satfinite"):
-                        for shape in shapes if not sat else shapes[:1]:
+                        for shape in shapes:
                             whole(shape, t, "s32", "s32", a_layout, b_layout, a_layout, space, f"wmma.mma.sync.aligned.{a_layout}.{b_layout}.{shape}.s32.{t}.{t}.s32{sat}")
                 for rounding in ("", ".rn"):
                     whole("m8n8k4", "f64", "f64", "f64", a_layout, b_layout, a_layout, space, f"wmma.mma.sync.aligned.{a_layout}.{b_layout}.m8n8k4{rounding}.f64.f64.f64.f64")
     for c_layout in ("row", "col"):
-        for space in ("shared", ""):
+        for space in ("shared", "", "global"):
             for t in ("s4", "u4"):
                 for sat in ("", ".satfinite"):
                     whole("m8n8k32", t, "s32", "s32", "row", "col", c_layout, space, f"wmma.mma.sync.aligned.row.col.m8n8k32.s32.{t}.{t}.s32{sat}")

@@ -36,7 +36,7 @@ def atomics():
             vectors(name, kind)
     for order in each("{|.relaxed|.acquire|.release|.acq_rel}.{cta|cluster|gpu|sys}{|.global}.{add|max}.{u32|s32}"):
         moving(f"st.global.b32 [ga], a0; atom{order} d0, [ga], a1; ld.global.b32 d1, [ga];", "b32 b32", "b32 b32")
-    for order in each("{.relaxed|.release}.{cta|cluster|gpu|sys}.global.{add|max}.{u32|s32}"):
+    for order in each("{.relaxed|.release|}.{cta|cluster|gpu|sys}.global.{add|max}.{u32|s32}"):
         moving(f"st.global.b32 [ga], a0; red{order} [ga], a1; ld.global.b32 d0, [ga];", "b32 b32", "b32")
     form("st.global.b32 [ga], a0; atom.acquire.gpu.cas.b32 d0, [ga], a1, a2; ld.global.b32 d1, [ga];", "b32 b32 b32", "b32 b32")
     form("st.global.b32 [ga], a0; atom.acquire.cta.xor.b32 d0, [ga], a1; ld.global.b32 d1, [ga];", "b32 b32", "b32 b32")
@@ -115,6 +115,16 @@ def kept():
     for t in ("b8", "b16", "b32", "b64", "u8", "u32", "u64", "f32", "f64"):
         b = register_of(t)
         moving(f"{{ .reg .{b} x; ld.global.nc.{t} x, [ga]; and.{b} x, x, 0; or.{b} d0, x, a0; }}", b, b)
+    # The operands of a case and of those beside it.
+    own = "{ .reg .b64 x, y; .reg .b32 first; ld.param.u64 x, [p0]; cvta.to.global.u64 x, x; and.b32 first, n, -4; mul.wide.u32 y, first, %d; add.u64 x, x, y; "
+    for t in ("b32", "b64", "f32", "f64"):
+        b = bits_of(t)
+        moving(f"{own % (int(b[1:]) // 8)}ld.global.nc.v2.{t} {{d1, d0}}, [x]; }}", b, f"{b} {b}")
+    moving(f"{own % 4}ld.global.nc.L1::no_allocate.v2.u32 {{d1, d0}}, [x]; }}", "b32", "b32 b32")
+    for name in ("nc.v4.b32", "nc.v4.f32", "nc.L1::no_allocate.v4.b32", "nc.L1::no_allocate.L2::128B.v4.b32"):
+        moving(f"{own % 4}ld.global.{name} {{d3, d1, d0, d2}}, [x]; }}", "b32", "b32 b32 b32 b32")
+    for t in ("u32", "f32"):
+        moving(f"{own % 4}ldu.global.{t} d0, [x+4]; }}", "b32", "b32")
 
 
 def orders():
@@ -138,6 +148,11 @@ def orders():
         moving(f"st.global.v4.b32 [ga], {{a0, a1, a2, a1}}; {name} {{d0, d1, d2, d3}}, [ga];", "b32 b32 b32", "b32 b32 b32 b32")
     for hint in each("prefetch{|.global}.{L1|L2}") + ["prefetchu.L1"]:
         moving(f"st.global.b32 [ga], a0; {hint} [ga]; ld.global.b32 d0, [ga];", "b32", "b32")
+    moving("{ .local .align 16 .b8 own[32]; st.local.b32 [own], a0; prefetch.local.L1 [own]; prefetch.local.L2 [own]; ld.local.b32 d0, [own]; }", "b32", "b32")
+    line = "{ .reg .b64 x; and.b64 x, ga, -128; "
+    moving(f"{line}st.global.b32 [ga], a0; applypriority.global.L2::evict_normal [x], 128; ld.global.b32 d0, [ga]; }}", "b32", "b32")
+    moving(f"{line}discard.global.L2 [x], 128; bar.sync 0; st.global.b32 [ga], a0; ld.global.b32 d0, [ga]; }}", "b32", "b32")
+    moving(f"{line}st.global.b32 [ga], a0; fence.proxy.tensormap::generic.release.gpu; fence.proxy.tensormap::generic.acquire.gpu [x], 128; ld.global.b32 d0, [ga]; }}", "b32", "b32")
     for fence in each("membar.{cta|gl|sys}") + each("fence{|.sc|.acq_rel}.{cta|cluster|gpu|sys}") + each("fence.{acquire|release}.{cta|cluster|gpu|sys}") + each("fence.proxy.{alias|async|async.global|async.shared::cta}") + ["fence.mbarrier_init.release.cluster", "griddepcontrol.launch_dependents", "griddepcontrol.wait", "nanosleep.u32 20", "pmevent 1"]:
         moving(f"st.global.b32 [ga], a0; {fence}; ld.global.b32 d0, [ga];", "b32", "b32")
 
@@ -146,6 +161,8 @@ def addresses():
     for space, address in (("global", "ga"), ("shared", "x"), ("local", "x"), ("param", "x")):
         own = {"shared": "cvt.u64.u32 x, sa; ", "local": "mov.b64 x, own; ", "param": "mov.b64 x, p0; "}.get(space, "")
         moving(f"{{ .local .align 16 .b8 own[32]; .reg .b64 x, y; {own}cvta.{space}.u64 y, {address}; cvta.to.{space}.u64 y, y; sub.u64 d0, y, {address}; }}", "b32", "b64")
+    for space in ("shared::cta", "shared::cluster"):
+        moving(f"{{ .reg .b64 x, y; cvt.u64.u32 x, sa; cvta.{space}.u64 y, x; st.b32 [y], a0; cvta.to.{space}.u64 y, y; sub.u64 d0, y, x; ld.shared.b32 d1, [sa]; }}", "b32", "b64 b32")
     for asked in ("global", "shared", "shared::cta", "shared::cluster", "local", "const", "param"):
         tests = ""
         for n, (space, own) in enumerate((("global", "mov.b64 x, ga; "), ("shared", "cvt.u64.u32 x, sa; "), ("local", "mov.b64 x, own; "))):
@@ -190,12 +207,15 @@ def mbarriers():
     for wait in each("mbarrier.{test_wait|try_wait}.parity{|.shared|.shared::cta}.b64"):
         at = "[sa]" if "shared" in wait else "[wide]"
         moving(f"{{ .reg .b64 wide; cvt.u64.u32 wide, sa; cvta.shared.u64 wide, wide; mbarrier.init.shared.b64 [sa], 1; {wait} p, {at}, 1; selp.u32 d0, 1, 0, p; mbarrier.arrive.shared.b64 _, [sa]; {wait} p, {at}, 0; selp.u32 d1, 1, 0, p; {wait} q, {at}, 1; selp.u32 d2, 1, 0, q; }}", "b32", "b32 b32 b32")
+    wide = begin.replace("state;", "state, wa; cvt.u64.u32 wa, sa; cvta.shared.u64 wa, wa;", 1)
+    moving(f"{wide}mbarrier.arrive.shared.b64 state, [sa], 2; mbarrier.try_wait.b64 p, [wa], state; selp.u32 d0, 1, 0, p; mbarrier.try_wait.shared.b64 p, [sa], state; selp.u32 d1, 1, 0, p; }}", "b32", "b32 b32")
     for order in each("{|.acquire.cta|.acquire.cluster}"):
         moving(f"{begin}mbarrier.arrive.shared.b64 state, [sa]; mbarrier.try_wait{order}.shared::cta.b64 p, [sa], state, 10; selp.u32 d0, 1, 0, p; mbarrier.try_wait.parity{order}.shared::cta.b64 p, [sa], 1, 10; selp.u32 d1, 1, 0, p; }}", "b32", "b32 b32")
-    for what in each("mbarrier.{expect_tx|complete_tx}{|.relaxed.cta|.relaxed.cluster}{.shared|.shared::cta|.shared::cluster}.b64"):
+    for what in each("mbarrier.{expect_tx|complete_tx}{|.relaxed.cta|.relaxed.cluster}{.shared|.shared::cta|.shared::cluster|}.b64"):
         other = what.replace("expect_tx", "complete_tx") if "expect" in what else what.replace("complete_tx", "expect_tx")
         first, second = (what, other) if "expect" in what else (other, what)
-        moving(f"{begin}{first} [sa], 32; mbarrier.arrive.shared.b64 state, [sa], 2; mbarrier.test_wait.shared.b64 p, [sa], state; selp.u32 d0, 1, 0, p; {second} [sa], 32; mbarrier.test_wait.shared.b64 p, [sa], state; selp.u32 d1, 1, 0, p; }}", "b32", "b32 b32")
+        at, declared = ("sa", begin) if "shared" in what else ("wa", begin.replace("state;", "state, wa; cvt.u64.u32 wa, sa; cvta.shared.u64 wa, wa;", 1))
+        moving(f"{declared}{first} [{at}], 32; mbarrier.arrive.shared.b64 state, [sa], 2; mbarrier.test_wait.shared.b64 p, [sa], state; selp.u32 d0, 1, 0, p; {second} [{at}], 32; mbarrier.test_wait.shared.b64 p, [sa], state; selp.u32 d1, 1, 0, p; }}", "b32", "b32 b32")
     far = "{ .reg .b32 far; mapa.shared::cluster.u32 far, sa, 0; mbarrier.init.shared.b64 [sa], 1; "
     for drop in ("arrive", "arrive_drop"):
         for order in ("expect_tx.release", "release"):
@@ -222,9 +242,11 @@ def copies():
     first = "setp.eq.u32 q, lane, 0; "
     for space in ("shared::cluster", "shared::cta"):
         moving(f"{begin}fence.proxy.async; bar.sync 0; {bar}{first}@q mbarrier.init.shared.b64 [ba], 1; @q fence.mbarrier_init.release.cluster; bar.sync 0; @q mbarrier.arrive.expect_tx.shared.b64 _, [ba], 512; @q cp.async.bulk.{space}.global.mbarrier::complete_tx::bytes [sbase], [ga], 512, [ba]; {wait}{end} }}", "b32 b32 b32", "b32 b32 b32 b32")
+        moving(f"{begin}fence.proxy.async; bar.sync 0; {bar}.reg .b64 hint; createpolicy.fractional.L2::evict_last.b64 hint, 0.5; {first}@q mbarrier.init.shared.b64 [ba], 1; @q fence.mbarrier_init.release.cluster; bar.sync 0; @q mbarrier.arrive.expect_tx.shared.b64 _, [ba], 512; @q cp.async.bulk.{space}.global.mbarrier::complete_tx::bytes.L2::cache_hint [sbase], [ga], 512, [ba], hint; {wait}{end} }}", "b32 b32 b32", "b32 b32 b32 b32")
     swapped = "st.shared.v4.b32 [sa], {a0, a1, a2, a1}; st.global.v4.b32 [ga], {a2, a2, a1, a0}; membar.gl; fence.proxy.async; bar.sync 0; " + first
     finish = "@q cp.async.bulk.commit_group; @q cp.async.bulk.wait_group 0; bar.sync 0; fence.proxy.async; ld.global.v4.b32 {d0, d1, d2, d3}, [ga];"
     moving(f"{swapped}@q cp.async.bulk.global.shared::cta.bulk_group [ga], [sbase], 512; {finish}", "b32 b32 b32", "b32 b32 b32 b32")
+    moving(f"{{ .reg .b64 hint; createpolicy.fractional.L2::evict_last.b64 hint, 0.5; {swapped}@q cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [ga], [sbase], 512, hint; {finish} }}", "b32 b32 b32", "b32 b32 b32 b32")
     moving(f"{swapped}@q cp.async.bulk.prefetch.L2.global [ga], 512; @q cp.async.bulk.global.shared::cta.bulk_group [ga], [sbase], 256; @q cp.async.bulk.commit_group; @q cp.async.bulk.wait_group.read 0; @q cp.async.bulk.wait_group 0; bar.sync 0; fence.proxy.async; ld.global.v4.b32 {{d0, d1, d2, d3}}, [ga];", "b32 b32 b32", "b32 b32 b32 b32")
     for name in each("{add|min|max}.{u32|s32|u64}") + each("{and|or|xor}.{b32|b64}") + each("{inc|dec}.u32"):
         moving(f"{swapped}@q cp.reduce.async.bulk.global.shared::cta.bulk_group.{name} [ga], [sbase], 512; {finish}", "b32 b32 b32", "b32 b32 b32 b32")

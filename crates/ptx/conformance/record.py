@@ -15,10 +15,11 @@ import struct
 import sys
 from pathlib import Path
 
+from form import DECLARED
 from forms import FORMS
 from operands import BITS, cases, count_of
 
-HEADER = ".version 8.6\n.target sm_90\n.address_size 64\n"
+HEADER = ".version 9.0\n.target sm_90\n.address_size 64\n"
 CODES = {16: "H", 32: "I", 64: "Q"}
 
 
@@ -46,7 +47,8 @@ def kernel(body, kinds, results):
         size = width(result) // 8
         lines += [f"ld.param.u64 at, [p{len(kinds) + i}];", "cvta.to.global.u64 at, at;", f"mul.wide.u32 n8, n, {size};", "add.u64 at, at, n8;", f"st.global.b{size * 8} [at], d{i};"]
     lines[0] += " .reqnctapercluster 1" if in_cluster(body) else ""
-    return HEADER + "\n".join(lines + ["ret;", "}"]) + "\n"
+    declared = [text for name, text in DECLARED.items() if name in body]
+    return HEADER + "\n".join(declared + lines + ["ret;", "}"]) + "\n"
 
 
 class Gpu:

@@ -85,13 +85,6 @@ def predicates():
     form(f"{two} not.pred p, p; mov.pred q, p; selp.u32 d0, 1, 0, p; selp.u32 d1, 1, 0, q;", "b32 b32", "b32 b32")
 
 
-def video():
-    names = ("vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax")
-    for name in [name + lanes for lanes in "24" for name in names]:
-        for form_of in each(name + ".{u32|s32}.{u32|s32}.{u32|s32}{|.sat|.add}"):
-            op(form_of, "b32 b32 b32", "b32")
-
-
 def floats():
     for ftz in ("", ".ftz"):
         for rnd in ("rn", "rz", "rm", "rp"):
@@ -161,13 +154,13 @@ def comparisons():
         form(f"setp.ne.u32 p, a2, 0; setp.ge.{bool_op}.f32 p|q, a0, a1, !p; selp.u32 d0, 1, 0, p; selp.u32 d1, 1, 0, q;", "f32 f32 b32", "b32 b32")
     for pattern in (
         "set.{eq|ne|lt|le|gt|ge}.{u32|s32|f32}.{b16|b32|b64|u16|u32|u64|s16|s32|s64|f64}",
-        "set.{eq|lt|gt|geu|num|nan}{|.ftz}.{u32|s32|f32}.f32",
+        "set.{eq|lt|ge|gt|geu|num|nan}{|.ftz}.{u32|s32|f32}.f32",
         "set.{eq|lt|nan}{|.ftz}.{f16|u16|s16|u32|s32}.f16",
         "set.{eq|lt|nan}.{bf16|u16|s16|u32|s32}.bf16",
         "set.{eq|lt|nan}{|.ftz}.f16x2.f16x2",
         "set.{eq|lt|nan}.bf16x2.bf16x2",
-        "set.gt.{f16.f16|bf16.bf16}",
-        "set.geu.{f16x2.f16x2|bf16x2.bf16x2}",
+        "set.gt.{f16.f16|bf16.bf16|bf16x2.bf16x2}",
+        "set.geu.{f16x2.f16x2|bf16x2.bf16x2|bf16.bf16}",
         "set.ne.u32.{f16|bf16}",
         "set.ge.u32.f16x2",
         "set.ge.ftz.f32.u32",
@@ -203,6 +196,17 @@ def halves():
                 for nan in ("", ".NaN"):
                     for sign in ("", ".xorsign.abs"):
                         op(f"{name}{ftz}{nan}{sign}.{t}", f"{t} {t}", b)
+
+
+def out_of_bounds():
+    """NaNs that stand for what is beyond a tensor, and others, in some lanes."""
+    ones = ("0x7ff7", "0xfff7", "0x7fff", "0x7ff6")
+    for name in each("fma.rn.oob{|.relu}.{f16|f16x2|bf16|bf16x2}"):
+        t = name.split(".")[-1]
+        b = bits_of(t)
+        values = [one if b == "b16" else one + one[2:] if n % 2 else "0x3c00" + one[2:] for n, one in enumerate(ones)]
+        placed = "".join(f"setp.eq.u32 p, lane, {4 * i + n}; selp.{b} a{i}, {value}, a{i}, p; " for i in range(3) for n, value in enumerate(values))
+        form(f"{placed}{name} d0, a0, a1, a2;", f"{t} {t} {t}", b)
 
 
 def conversions():
@@ -344,5 +348,5 @@ def branches():
 
 
 def add():
-    for part in (integers, bit_fields, predicates, video, floats, comparisons, halves, conversions, approximations, warps, moves, branches):
+    for part in (integers, bit_fields, predicates, floats, comparisons, halves, out_of_bounds, conversions, approximations, warps, moves, branches):
         part()

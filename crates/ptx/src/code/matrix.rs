@@ -54,6 +54,16 @@ pub(crate) struct Product {
     pub(crate) registers: [u8; 2],
 }
 
+/// `mma.m8n8k4` of halves: four products, each of four lanes and of the four that are 16 behind them. The
+/// sources are two registers of a, two of b and those of c.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Quads {
+    /// Whether a lane holds a row of a, and of b; else a column.
+    pub(crate) rows: [bool; 2],
+    /// Whether c and d are halves; else singles.
+    pub(crate) halves: [bool; 2],
+}
+
 /// `wmma.load` and `wmma.store`: a matrix between memory and the registers of a warp. The sources are
 /// its address, the elements from one line in memory to the next, and, for a store, the registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

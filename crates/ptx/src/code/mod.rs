@@ -29,7 +29,7 @@ pub(crate) use lanes::{CONSTANT, First, Lanes, Value, WIDTH, active, is_constant
 pub(crate) use line::{Axis, Line, Wrapping, half_step};
 pub(crate) use lines::{Held, Lines, MOST_LINES, Set};
 pub(crate) use mask::{bits, lanes_where, pack, signs};
-pub(crate) use matrix::{Factors, Layout, MatrixAccess, Product, Sum};
+pub(crate) use matrix::{Factors, Layout, MatrixAccess, Product, Quads, Sum};
 pub(crate) use op::*;
 pub(crate) use program::{Program, reached};
 pub(crate) use unit::*;

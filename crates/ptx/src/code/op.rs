@@ -4,7 +4,7 @@ use super::file::File;
 use super::form::Form;
 use super::lanes::{CONSTANT, Lanes, WIDTH};
 use super::lines::{Lines, Set};
-use super::matrix::{MatrixAccess, Product};
+use super::matrix::{MatrixAccess, Product, Quads};
 
 /// A function over the lanes of an instruction.
 pub(crate) type OnLanes = fn(&mut Lanes<'_>, &Op);
@@ -558,6 +558,7 @@ pub(crate) enum Code {
     },
     Reduce(Reduce),
     Product(Product),
+    Quads(Quads),
     Tiles(Tiles),
     Matrix(Place, MatrixAccess),
     /// `movmatrix`: a matrix of 8 by 8 halves with its rows as columns.
@@ -595,6 +596,9 @@ impl Code {
 impl Code {
     /// Whether all lanes of a warp hold parts of its operands, those that have ended too.
     pub(crate) fn is_of_matrices(self) -> bool {
-        matches!(self, Self::Product(_) | Self::Tiles(_) | Self::Matrix(..) | Self::Transpose)
+        matches!(
+            self,
+            Self::Product(_) | Self::Quads(_) | Self::Tiles(_) | Self::Matrix(..) | Self::Transpose
+        )
     }
 }

@@ -4,6 +4,7 @@ use super::access::Blocked;
 use super::block::Common;
 use super::engine::{Engine, Next};
 use super::matrix::multiply;
+use super::quads;
 use super::registers::lanes;
 use super::warp::{Fragment, State, Warp};
 use crate::code::{
@@ -83,6 +84,7 @@ impl Engine<'_> {
                 let room = self.room.get_or_insert_with(Room::boxed);
                 multiply((&mut lanes, room), op, product, self.rules.wide_vectors);
             }
+            Code::Quads(quads) => quads::multiply(&mut lanes, op, quads),
             Code::Shuffle { mode, predicate, .. } => {
                 shuffle(&mut lanes, op, mode, predicate);
             }

@@ -42,6 +42,7 @@ mod pair;
 mod parts;
 mod pieces;
 mod places;
+mod quads;
 mod registers;
 mod remote;
 mod report;

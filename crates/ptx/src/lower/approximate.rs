@@ -6,7 +6,7 @@ use super::modifiers::{Modifiers, Refusal};
 use crate::code::Pure;
 use crate::math::approximate;
 use crate::math::half::{self, Binary16, Brain16};
-use crate::math::tangent::tangent;
+use crate::math::tangent::{tangent, tangent_half};
 use crate::syntax::tree::Operand;
 use crate::types::Type;
 
@@ -49,10 +49,10 @@ impl<'t> Builder<'_, 't> {
                 un!(u16 => u16, |a| approximate::exponent_2_half::<Brain16>(a))
             }
             ("tanh", Type::F16) => {
-                un!(u16 => u16, |a| approximate::tangent_half::<Binary16>(a))
+                un!(u16 => u16, |a| tangent_half::<Binary16>(a))
             }
             ("tanh", Type::Bf16) => {
-                un!(u16 => u16, |a| approximate::tangent_half::<Brain16>(a))
+                un!(u16 => u16, |a| tangent_half::<Brain16>(a))
             }
             ("ex2", Type::F16x2) => {
                 un!(u32 => u32, |a| half::both(a, approximate::exponent_2_half::<Binary16>))
@@ -61,10 +61,10 @@ impl<'t> Builder<'_, 't> {
                 un!(u32 => u32, |a| half::both(a, approximate::exponent_2_half::<Brain16>))
             }
             ("tanh", Type::F16x2) => {
-                un!(u32 => u32, |a| half::both(a, approximate::tangent_half::<Binary16>))
+                un!(u32 => u32, |a| half::both(a, tangent_half::<Binary16>))
             }
             ("tanh", Type::Bf16x2) => {
-                un!(u32 => u32, |a| half::both(a, approximate::tangent_half::<Brain16>))
+                un!(u32 => u32, |a| half::both(a, tangent_half::<Brain16>))
             }
             _ => return Err(format!("`{name}` is not supported for {kind:?}")),
         };

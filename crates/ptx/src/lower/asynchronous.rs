@@ -68,7 +68,7 @@ impl<'t> Builder<'_, 't> {
             return self.copies_arrive(m, o);
         }
         let o = Self::without_policy(m, o, 3);
-        m.must(&[("ca", ()), ("cg", ())])?;
+        let in_second_level = m.must(&[("ca", false), ("cg", true)])?;
         m.hints();
         m.must(&[("shared", ()), ("shared::cta", ())])?;
         m.must(&[("global", ())])?;
@@ -78,6 +78,9 @@ impl<'t> Builder<'_, 't> {
         let bytes = self.literal(bytes, Type::B32).ok_or("the size is a number")??;
         if !matches!(bytes, 4 | 8 | 16) {
             return Err("4, 8 or 16 bytes are copied".to_owned());
+        }
+        if in_second_level && bytes != 16 {
+            return Err("`cp.async.cg` copies 16 bytes: use `.ca` for fewer".to_owned());
         }
         let (to, from) = (self.address(to)?, self.address(from)?);
         let to = self.whole(&to);

@@ -77,6 +77,12 @@ impl<'t> Builder<'_, 't> {
         let is_brain = matches!(kind, Type::Bf16 | Type::Bf16x2);
         let sat = rounds && !is_brain && m.take("sat");
         let relu = name == "fma" && m.take("relu");
+        let oob = name == "fma" && m.take("oob");
+        if oob && (ftz || sat) || relu && sat {
+            return Err(
+                "`.sat` goes with neither `.relu` nor `.oob`, `.ftz` not with `.oob`".to_owned()
+            );
+        }
         let imm = u64::from(ftz) | u64::from(sat) << 1 | u64::from(relu) << 2;
         let (run, count): (Pure, usize) = match name {
             "add" => (
@@ -96,6 +102,12 @@ impl<'t> Builder<'_, 't> {
                 one bin!(u16, u16 => u16, how of modifiers, |a, b| half::multiply::<H>(a, b, how)),
                 two bin!(u32, u32 => u32, how of modifiers, |a, b| half::both_2(a, b, |a, b| half::multiply::<H>(a, b, how)))),
                 2,
+            ),
+            "fma" if oob => (
+                by_half!(kind, H,
+                one ter!(u16, u16, u16 => u16, how of modifiers, |a, b, c| half::fma_in_bounds::<H>(a, b, c, how)),
+                two ter!(u32, u32, u32 => u32, how of modifiers, |a, b, c| half::both_3(a, b, c, |a, b, c| half::fma_in_bounds::<H>(a, b, c, how)))),
+                3,
             ),
             "fma" => (
                 by_half!(kind, H,

@@ -56,8 +56,13 @@ impl<'t> Builder<'_, 't> {
             }
             "mul24" | "mad24" => self.multiply_24(name, m, o),
             "dp4a" | "dp2a" => self.dot(name, m, o),
-            "vadd2" | "vsub2" | "vavrg2" | "vabsdiff2" | "vmin2" | "vmax2" | "vadd4" | "vsub4"
-            | "vavrg4" | "vabsdiff4" | "vmin4" | "vmax4" => self.video(name, m, o),
+            "vadd2" | "vsub2" | "vavrg2" | "vabsdiff2" | "vmin2" | "vmax2" | "vset2" | "vadd4"
+            | "vsub4" | "vavrg4" | "vabsdiff4" | "vmin4" | "vmax4" | "vset4" => {
+                self.video_lanes(name, m, o)
+            }
+            "vadd" | "vsub" | "vabsdiff" | "vmin" | "vmax" | "vset" | "vshl" | "vshr" | "vmad" => {
+                self.video_words(name, m, o)
+            }
             "popc" | "clz" | "brev" | "bfind" | "bfe" | "bfi" | "fns" | "szext" | "bmsk" => {
                 self.field(name, m, o)
             }

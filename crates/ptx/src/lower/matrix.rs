@@ -70,9 +70,15 @@ impl<'t> Builder<'_, 't> {
         if m.any_starts_with("sp") {
             return Err("products of sparse matrices are not supported".to_owned());
         }
-        const NARROW: [&str; 5] = ["e4m3", "e5m2", "e2m1", "e3m2", "e2m3"];
-        if let Some(kind) = NARROW.iter().find(|kind| m.take(kind)) {
+        const NEWER: [&str; 3] = ["e2m1", "e3m2", "e2m3"];
+        if let Some(kind) = NEWER.iter().find(|kind| m.take(kind)) {
             return Err(format!("products of matrices of .{kind} are not supported"));
+        }
+        if m.has("e4m3") || m.has("e5m2") {
+            return self.quarter_product(m, o);
+        }
+        if m.has("m8n8k4") && m.has("f16") {
+            return self.quads(m, o);
         }
         if m.any_starts_with("s4") || m.any_starts_with("u4") || m.any_starts_with("b1") {
             return self.narrow_product(m, o);

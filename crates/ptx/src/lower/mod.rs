@@ -30,6 +30,7 @@ mod narrow;
 mod operands;
 mod order;
 mod pair;
+mod quarters;
 mod special;
 mod symbols;
 mod target;

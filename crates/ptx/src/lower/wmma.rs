@@ -141,7 +141,7 @@ impl<'t> Builder<'_, 't> {
         // The types of halves as factors are not named.
         let types = match m.kind() {
             Ok(third) => [d, second, third, m.kind()?],
-            Err(_) if d != second => return self.mixed_product(shape, (d, second), o),
+            Err(_) if d != second && !saturate => return self.mixed_product(shape, (d, second), o),
             Err(_) => [d, Type::F16, Type::F16, second],
         };
         let factors = factors(types, saturate)?;

@@ -1,10 +1,8 @@
 //! The approximate functions, bit by bit as an H200 computes them.
 //!
-//! The hardware has a table for each function: a quadratic polynomial for each of 64 or 128 segments
-//! of the argument. It squares the argument within a segment without the columns of low weight, sums
-//! all terms, and cuts the sum to 24 bits. The tables were found from results of an H200, and give
-//! every result that was compared. `tanh` is the one exception: it is computed
-//! exactly ([`tangent`]), and differs from hardware by up to 8e-6.
+//! The hardware has a table for each function: a quadratic polynomial for each segment of the argument
+//! (`polynomial`). The tables were found from results of an H200, and give every result that was compared.
+//! `tanh` has a file of its own.
 //!
 //! Measured over all of f32 on an H200, in units of the last place against the exact value: `rcp`
 //! 0.98, `sqrt` 0.94, `rsqrt` 1.51, `ex2` 2.38, `div` 2.07. `lg2` is within 8e-6 and, near 1, within
@@ -12,12 +10,14 @@
 
 use super::coefficients::{
     EXPONENT, LOGARITHM, RECIPROCAL, RECIPROCAL_ROOT_EVEN, RECIPROCAL_ROOT_ODD, ROOT_EVEN,
-    ROOT_ODD, SINE, Segment,
+    ROOT_ODD, SINE,
 };
 use super::double;
 use super::half::{self, Half};
+use super::polynomial::{
+    Cut, POINT, cut_of_64, cut_polynomial, cut_table, whole_of_64, whole_table,
+};
 use super::single::{self, NAN};
-use super::tangent::tangent;
 
 /// The bit of the sign.
 const SIGN: u32 = 0x8000_0000;
@@ -31,55 +31,6 @@ const FRACTION: u32 = 0x007f_ffff;
 /// 2 to the power of 24, with which subnormal operands are scaled.
 const SCALE: f32 = 16_777_216.0;
 
-/// The square of a number below 1, given as `BITS` bits, in units of 2^-15. Products of two bits
-/// below that weight are left out.
-///
-/// It has no branch, so that a loop over it is vectorised.
-#[inline(always)]
-fn square<const BITS: u32>(value: u32) -> i32 {
-    let mut sum = 0;
-    let mut place = 0;
-    // The bit at a place from the left has the weight 2^-(place + 1).
-    while place < 8 {
-        let is_set = (value >> (BITS - 1 - place) & 1).wrapping_neg();
-        // The bits to its right, doubled, down to the weight 2^-15; and the bit's own square.
-        let right = value & ((1 << (BITS - 1 - place)) - 1);
-        let own = if place < 7 { 1 << (13 - 2 * place) } else { 0 };
-        sum += ((right >> (BITS - 15 + place)) + own) & is_set;
-        place += 1;
-    }
-    sum.cast_signed()
-}
-
-/// A segment of which only the 24 bits of the polynomial are wanted, in words: vectors hold twice as
-/// many as of doubles. The constant is cut in two, before its last `BITS` bits that count.
-#[derive(Clone, Copy)]
-struct Cut {
-    whole: i32,
-    part: i32,
-    linear: i32,
-    quadratic: i32,
-}
-
-/// The segments of a table for arguments with `BITS` bits.
-const fn cut_table<const BITS: u32, const N: usize>(table: &[Segment; N]) -> [Cut; N] {
-    let mut cuts = [Cut { whole: 0, part: 0, linear: 0, quadratic: 0 }; N];
-    let mut at = 0;
-    while at < N {
-        let [constant, linear, quadratic] = table[at];
-        // The terms of the argument have no bits below.
-        let constant = constant >> (18 - BITS);
-        cuts[at] = Cut {
-            whole: (constant >> BITS) as i32,
-            part: (constant & ((1 << BITS) - 1)) as i32,
-            linear: linear as i32,
-            quadratic: (quadratic << (BITS - 16)) as i32,
-        };
-        at += 1;
-    }
-    cuts
-}
-
 static RECIPROCAL_CUT: [Cut; 128] = cut_table::<16, 128>(&RECIPROCAL);
 static RECIPROCAL_ROOT_EVEN_CUT: [Cut; 64] = cut_table::<17, 64>(&RECIPROCAL_ROOT_EVEN);
 static RECIPROCAL_ROOT_ODD_CUT: [Cut; 64] = cut_table::<17, 64>(&RECIPROCAL_ROOT_ODD);
@@ -87,50 +38,8 @@ static ROOT_EVEN_CUT: [Cut; 64] = cut_table::<17, 64>(&ROOT_EVEN);
 static ROOT_ODD_CUT: [Cut; 64] = cut_table::<17, 64>(&ROOT_ODD);
 static EXPONENT_CUT: [Cut; 64] = cut_table::<17, 64>(&EXPONENT);
 
-/// The polynomial of a segment, cut to 24 bits; `inner` is below 1, of `BITS` bits.
-#[inline(always)]
-fn cut_polynomial<const BITS: u32>(segment: Cut, inner: u32) -> u32 {
-    let Cut { whole, part, linear, quadratic } = segment;
-    // The argument in two parts, so that each product fits 32 bits.
-    let (high, low) = ((inner >> 8).cast_signed(), (inner & 0xff).cast_signed());
-    let below = linear * low + quadratic * square::<BITS>(inner) + part;
-    let above = linear * high + (below >> 8);
-    (whole + (above >> (BITS - 8))).cast_unsigned()
-}
-
-/// [`cut_polynomial`] of a table with 64 segments, of an argument with 23 bits.
-#[inline(always)]
-fn cut_of_64(table: &[Cut; 64], argument: u32) -> u32 {
-    cut_polynomial::<17>(table[(argument >> 17) as usize & 63], argument & 0x1_ffff)
-}
-
-/// 2 to the power of 42: the bits of a polynomial's 1 in doubles.
-const POINT: f64 = 4_398_046_511_104.0;
-
-/// The segments of a table as doubles, which hold the whole polynomial exactly.
-const fn whole_table(table: &[Segment; 64]) -> [[f64; 3]; 64] {
-    let mut whole = [[0.0; 3]; 64];
-    let mut at = 0;
-    while at < 64 {
-        let [constant, linear, quadratic] = table[at];
-        // The factors have the units of their terms.
-        whole[at] = [constant as f64, (linear << 1) as f64, (quadratic << 2) as f64];
-        at += 1;
-    }
-    whole
-}
-
 static LOGARITHM_WHOLE: [[f64; 3]; 64] = whole_table(&LOGARITHM);
 static SINE_WHOLE: [[f64; 3]; 64] = whole_table(&SINE);
-
-/// The polynomial of a table with 64 segments, of an argument with 23 bits: all 42 bits, as a double.
-#[inline(always)]
-fn whole_of_64(table: &[[f64; 3]; 64], argument: u32) -> f64 {
-    let [constant, linear, quadratic] = table[(argument >> 17) as usize & 63];
-    let inner = argument & 0x1_ffff;
-    let square = f64::from(square::<17>(inner));
-    constant + linear * f64::from(inner.cast_signed()) + quadratic * square
-}
 
 /// A float of 24 bits, 2^23 to 2^24 - 1, times a power of two. Subnormal numbers become 0.
 #[inline(always)]
@@ -391,14 +300,6 @@ pub fn exponent_2_half<H: Half>(bits: u16) -> u16 {
     if beyond & !single::is_nan(wide) { H::INFINITY } else { half::cut::<H>(wide) }
 }
 
-/// `tanh.approx` of a half: the result for a single, cut. Of all operands, 12 % of `.f16` and 1.5 % of
-/// `.bf16` give one unit of the last place more or less on an H200.
-#[inline(always)]
-#[must_use]
-pub fn tangent_half<H: Half>(bits: u16) -> u16 {
-    half::cut::<H>(tangent(H::widen(bits).to_bits()))
-}
-
 /// The bits of infinity of a double.
 const INFINITY_64: u64 = 0x7ff0_0000_0000_0000;
 
@@ -441,18 +342,47 @@ pub fn reciprocal_f64(bits: u64) -> u64 {
     }
 }
 
-/// `rsqrt.approx.ftz.f64`: of the upper halves of operand and result. `rsqrt.approx.f64`, without
-/// `FTZ`, has no table: it is within 1 unit of the last place of hardware's result.
+/// `rsqrt.approx.f64`: with `FTZ` of the upper halves of operand and result, without it a step of
+/// Newton's method and its next term behind that.
 #[inline]
 #[must_use]
 pub fn reciprocal_root_f64<const FTZ: bool>(bits: u64) -> u64 {
-    if !FTZ {
-        return if bits << 1 == 0 {
-            bits | INFINITY_64
-        } else {
-            double::reciprocal(double::square_root(bits))
-        };
+    /// 2 to the powers of 54 and 27.
+    const SCALE_54: u64 = 0x4350_0000_0000_0000;
+    const SCALE_27: u64 = 0x41a0_0000_0000_0000;
+    /// The result of a negative operand.
+    const NEGATIVE_NAN: u64 = 0xfff8_0000_0000_0000;
+    if FTZ {
+        return reciprocal_root_high(bits);
     }
+    let is_subnormal = bits != 0 && bits < 1 << 52;
+    match bits {
+        _ if is_subnormal => {
+            double::multiply(refined_root(double::multiply(bits, SCALE_54)), SCALE_27)
+        }
+        1.. if bits < INFINITY_64 => refined_root(bits),
+        INFINITY_64 => 0,
+        _ if bits << 1 == 0 => bits | INFINITY_64,
+        _ if double::is_nan(bits) => double::add(bits, bits),
+        _ => NEGATIVE_NAN,
+    }
+}
+
+/// The reciprocal root of a normal number.
+#[inline]
+fn refined_root(bits: u64) -> u64 {
+    const ONE: u64 = 0x3ff0_0000_0000_0000;
+    const HALF: u64 = 0x3fe0_0000_0000_0000;
+    const THREE_EIGHTHS: u64 = 0x3fd8_0000_0000_0000;
+    let near = reciprocal_root_high(bits);
+    let off = double::fma(bits, double::multiply(near, near) ^ 1 << 63, ONE);
+    let factor = double::fma(off, THREE_EIGHTHS, HALF);
+    double::fma(factor, double::multiply(near, off), near)
+}
+
+/// The reciprocal root of the upper half of a double, with 32 bits of zeros behind it.
+#[inline]
+fn reciprocal_root_high(bits: u64) -> u64 {
     let (field, fraction) = upper(bits);
     let negative = bits >> 63 != 0;
     if bits & !(1 << 63) > INFINITY_64 {

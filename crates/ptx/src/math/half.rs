@@ -265,6 +265,18 @@ pub fn fma<H: Half>(a: u16, b: u16, c: u16, modifiers: Modifiers) -> u16 {
     register::<H>(H::fused_odd(a, b, c), modifiers)
 }
 
+/// The magnitude of the NaN that stands for an element beyond the bounds of a tensor.
+const OUT_OF_BOUNDS: u16 = 0x7ff7;
+
+/// `fma` with `.oob`: 0 if a factor is beyond the bounds of its tensor.
+#[inline(always)]
+#[must_use]
+pub fn fma_in_bounds<H: Half>(a: u16, b: u16, c: u16, modifiers: Modifiers) -> u16 {
+    let is_outside = |factor: u16| factor & !SIGN == OUT_OF_BOUNDS;
+    let result = fma::<H>(a, b, c, modifiers);
+    if is_outside(a) || is_outside(b) { 0 } else { result }
+}
+
 /// A number that orders the bits of floats as their values; -0 is below +0.
 #[inline]
 const fn order(bits: u16) -> i16 {

@@ -18,6 +18,7 @@ pub mod integer;
 pub mod matrix;
 mod number;
 pub mod packed;
+mod polynomial;
 pub(crate) mod product;
 mod scaled;
 pub mod single;

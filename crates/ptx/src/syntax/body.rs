@@ -177,6 +177,14 @@ impl<'t> Parser<'t> {
                     offset => Ok(Operand::Sum(name, offset)),
                 }
             }
+            Token::Sign(b'-') => {
+                self.advance()?;
+                if let Token::Word(name) = self.token {
+                    self.advance()?;
+                    return Ok(Operand::Negative(name));
+                }
+                Ok(Operand::Number(self.positive()?.negative()))
+            }
             _ => Ok(Operand::Number(self.literal()?)),
         }
     }

@@ -404,19 +404,23 @@ impl<'t> Parser<'t> {
 
     /// A number with an optional sign.
     pub(super) fn literal(&mut self) -> Result<Number, LoadError> {
-        let negative = self.accept(b'-')?;
-        let complement = !negative && self.accept(b'~')?;
+        if self.accept(b'-')? {
+            return Ok(self.positive()?.negative());
+        }
+        let complement = self.accept(b'~')?;
+        Ok(match self.positive()? {
+            Number::Integer(value) if complement => Number::Integer(!value),
+            other => other,
+        })
+    }
+
+    /// A number without a sign.
+    pub(super) fn positive(&mut self) -> Result<Number, LoadError> {
         let Token::Number(text) = self.token else { return Err(self.wrong("a number")) };
         let number = number(text)
             .ok_or_else(|| self.place.error(format!("`{text}` is no number of PTX")))?;
         self.advance()?;
-        Ok(match number {
-            Number::Integer(value) if negative => Number::Integer(value.wrapping_neg()),
-            Number::Integer(value) if complement => Number::Integer(!value),
-            Number::Single(bits) if negative => Number::Single(bits ^ (1 << 31)),
-            Number::Double(bits) if negative => Number::Double(bits ^ (1 << 63)),
-            other => other,
-        })
+        Ok(number)
     }
 
     pub(super) fn size(&mut self) -> Result<u64, LoadError> {

@@ -48,6 +48,17 @@ pub enum Number {
     Double(u64),
 }
 
+impl Number {
+    /// The number with the other sign.
+    pub(super) fn negative(self) -> Self {
+        match self {
+            Self::Integer(value) => Self::Integer(value.wrapping_neg()),
+            Self::Single(bits) => Self::Single(bits ^ (1 << 31)),
+            Self::Double(bits) => Self::Double(bits ^ (1 << 63)),
+        }
+    }
+}
+
 /// One value of an initialiser.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Initial<'t> {
@@ -152,6 +163,8 @@ pub enum Operand<'t> {
     },
     /// `!name`
     Not(&'t str),
+    /// `-name`
+    Negative(&'t str),
     /// `a|b`
     Pair(&'t str, &'t str),
     /// `{a, b}`

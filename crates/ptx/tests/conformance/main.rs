@@ -29,7 +29,7 @@ fn function(body: &str) -> Option<Function> {
 }
 
 /// Forms of the recording that are arithmetic: none may drop out of the comparison unseen.
-const FORMS: usize = 1444;
+const FORMS: usize = 1450;
 
 #[test]
 fn every_form_gives_the_bits_of_an_h200() {
@@ -55,34 +55,4 @@ fn every_form_gives_the_bits_of_an_h200() {
     }
     assert!(wrong.is_empty(), "{} of {compared} forms differ:\n{}", wrong.len(), wrong.join("\n"));
     assert_eq!(compared, FORMS);
-}
-
-#[test]
-fn tanh_is_within_its_documented_bound_of_an_h200() {
-    let form = recording::forms().into_iter().find(|form| form.body.starts_with("tanh.approx.f32"));
-    let form = form.expect("the recording has it");
-    let mut equal = 0;
-    for (operands, expected) in form.operands.iter().zip(&form.results) {
-        let got = f32::from_bits(pagewise_ptx::math::tangent::tangent(operands[0] as u32));
-        let expected = f32::from_bits(expected[0] as u32);
-        equal += u32::from(got.to_bits() == expected.to_bits());
-        let near = (got - expected).abs() <= 8e-6 || got.is_nan() && expected.is_nan();
-        assert!(near, "tanh of {:#x}: {got} and {expected}", operands[0]);
-    }
-    assert_eq!(equal, 205, "of {} operands", form.operands.len());
-}
-
-#[test]
-fn rsqrt_of_doubles_is_within_its_documented_bound_of_an_h200() {
-    let is = |body: &str| body.starts_with("rsqrt.approx.f64");
-    let form = recording::forms().into_iter().find(|form| is(&form.body));
-    let form = form.expect("the recording has it");
-    let mut equal = 0;
-    for (operands, expected) in form.operands.iter().zip(&form.results) {
-        let got = pagewise_ptx::math::approximate::reciprocal_root_f64::<false>(operands[0]);
-        let far = got.abs_diff(expected[0]);
-        equal += u32::from(far == 0);
-        assert!(far <= 1, "rsqrt of {:#x}: {got:#x} and {:#x}", operands[0], expected[0]);
-    }
-    assert_eq!(equal, 247, "of {} operands", form.operands.len());
 }

@@ -175,7 +175,14 @@ fn compare(form: &Form) -> (usize, Vec<String>) {
 #[test]
 fn every_product_of_matrices_gives_the_bits_of_an_h200() {
     let (mut compared, mut wrong) = (0, Vec::new());
-    for form in forms().iter().filter(|form| form.body.starts_with("mma")) {
+    // Those of 8-bit floats and of quads are made of several instructions: `executor` compares them.
+    let is_made = |body: &str| {
+        body.contains("m8n8k4.") && body.contains(".f16.f16.")
+            || body.contains(".e4m3.")
+            || body.contains(".e5m2.")
+    };
+    let of_products = |body: &str| body.starts_with("mma") && !is_made(body);
+    for form in forms().iter().filter(|form| of_products(&form.body)) {
         let (count, differ) = compare(form);
         compared += 1;
         if let Some(first) = differ.first() {

@@ -11,6 +11,8 @@ use pagewise_ptx::module::{Module, Target};
 
 /// Where the memory begins.
 pub(crate) const BASE: u64 = 0x7f00_0000_0000;
+/// Where the variables of modules are: each has a page of its own.
+pub(crate) const VARIABLES: u64 = BASE + (1 << 18);
 /// The size of a page of [`Flat::missing`].
 pub(crate) const PAGE: u64 = 4096;
 
@@ -160,7 +162,7 @@ pub(crate) fn start(
 ) -> Run {
     let module = load(text);
     let addresses: Vec<u64> =
-        (0..module.variables().len()).map(|index| BASE + (1 << 18) + 4096 * index as u64).collect();
+        (0..module.variables().len()).map(|index| VARIABLES + 4096 * index as u64).collect();
     let instance = module.instantiate(&addresses).unwrap();
     let launch = Launch {
         grid: [grid, 1, 1],
@@ -204,7 +206,7 @@ pub(crate) fn end(
 ) -> Step {
     let module = load(text);
     let addresses: Vec<u64> =
-        (0..module.variables().len()).map(|index| BASE + (1 << 18) + 4096 * index as u64).collect();
+        (0..module.variables().len()).map(|index| VARIABLES + 4096 * index as u64).collect();
     let instance = module.instantiate(&addresses).unwrap();
     for (index, &address) in addresses.iter().enumerate() {
         memory.write(address, &instance.contents(index));
