@@ -383,6 +383,10 @@ impl<'f> Emit<'f> {
         self.build.ins().ineg(bit)
     }
 
+    pub(super) fn not(&mut self, holds: Value) -> Value {
+        self.build.ins().icmp_imm(IntCC::Equal, holds, 0)
+    }
+
     pub(super) fn both(&mut self, a: Value, b: Value) -> Value {
         self.build.ins().band(a, b)
     }

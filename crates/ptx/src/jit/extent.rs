@@ -102,6 +102,15 @@ impl Extent {
         Some(extents)
     }
 
+    /// The registers that its instructions or its detours read or write.
+    pub(super) fn touched(&self, program: &Program) -> BTreeSet<(u8, u16)> {
+        let uses = &program.uses;
+        let own =
+            (self.start..self.end).flat_map(|at| uses.reads(at).iter().chain(uses.writes(at)));
+        let aside = self.detours.iter().flat_map(|detour| detour.used(program));
+        own.chain(aside).map(|register| key(*register)).collect()
+    }
+
     /// The positions at which other extents may follow.
     fn leads_to(&self, program: &Program) -> Vec<u32> {
         let mut targets: Vec<u32> = (self.start..self.end)

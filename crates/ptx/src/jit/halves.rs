@@ -39,10 +39,10 @@ impl Translate<'_, '_> {
             }
             let masks = [0, 1].map(|half| {
                 let [a, b] = [sources[0][half], sources[1][half]];
-                self.emit.compare_same(compared, comparison, a, b)
+                self.emit.compare_same(compared, comparison, a, b).value
             });
             let value = self.emit.of_halves(masks);
-            self.set_mask(op.d[0], Mask { value, is_same: false });
+            self.set_mask(op.d[0], Mask::of(value));
             return true;
         }
         let mut lines = [None; 2];

@@ -36,7 +36,7 @@ impl Translate<'_, '_> {
             Holds::Halves(halves) => Source::Halves(file == File::Double, halves),
             Holds::Mask(mask) => Source::Mask(mask.value),
             Holds::Lanes if file == File::Predicate => Source::Mask(self.emit.predicate(slot)),
-            Holds::Lanes => Source::Lanes(register),
+            Holds::Lanes | Holds::Kept(_) => Source::Lanes(register),
         }
     }
 
@@ -47,9 +47,9 @@ impl Translate<'_, '_> {
             Holds::Mask(mask) => mask,
             Holds::Made(_) => {
                 self.write(position);
-                Mask { value: self.emit.predicate(slot), is_same: false }
+                Mask::of(self.emit.predicate(slot))
             }
-            _ => Mask { value: self.emit.predicate(slot), is_same: false },
+            _ => Mask::of(self.emit.predicate(slot)),
         }
     }
 

@@ -4,9 +4,10 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::emit::{Emit, vector_of};
+use super::translate::Mask;
 use super::value::{Four, GROUPS, LineOf};
 use super::wide::order;
-use crate::code::{Compared, Form, Width};
+use crate::code::{Compared, Form, WIDTH, Width};
 use crate::math::compare::Comparison;
 
 /// A step in the width of its register.
@@ -262,20 +263,21 @@ impl Emit<'_> {
         comparison: Comparison,
         a: LineOf,
         b: LineOf,
-    ) -> Value {
+    ) -> Mask {
         let signed = match compared {
             Compared::Signed(_) => true,
             Compared::Unsigned(_) => false,
             Compared::Float(_) | Compared::Flushed => {
-                return self.once(Form::Compare(compared, comparison), 0, &[a.first, b.first]);
+                let value = self.once(Form::Compare(compared, comparison), 0, &[a.first, b.first]);
+                let holds = self.build.ins().icmp_imm(IntCC::NotEqual, value, 0);
+                return Mask { value, same: Some(holds) };
             }
         };
         let holds = self.compare(order(comparison, signed), a.first, b.first);
-        self.all_or_none(holds)
+        Mask { value: self.all_or_none(holds), same: Some(holds) }
     }
 
-    /// The predicate of all lanes of a comparison of lines: along lines that do not wrap, an order changes
-    /// at most once. Where it does, all lanes are compared.
+    /// The predicate of all lanes of a comparison of lines.
     pub(super) fn compare_lines(
         &mut self,
         compared: Compared,
@@ -289,8 +291,37 @@ impl Emit<'_> {
             Compared::Float(_) | Compared::Flushed => return None,
         };
         if matches!(comparison, Comparison::Equal | Comparison::NotEqual) {
-            return None;
+            let mask = self.equal_lanes(width, a, b)?;
+            let is_equal = comparison == Comparison::Equal;
+            return Some(if is_equal { mask } else { self.build.ins().bnot(mask) });
         }
+        self.order_of_lines((width, signed), comparison, a, b)
+    }
+
+    /// The lanes in which lines are equal: one at most, if their steps differ by a power of two.
+    fn equal_lanes(&mut self, width: Width, a: LineOf, b: LineOf) -> Option<Value> {
+        let approach = a.step.wrapping_sub(b.step);
+        let power = power_of(approach)?;
+        let (from, to) = if approach > 0 { (a, b) } else { (b, a) };
+        let distance = self.build.ins().isub(to.first, from.first);
+        // Bits below the power come first, so that a distance between lanes is beyond the last one.
+        let lane = self.build.ins().rotr_imm(distance, power);
+        let is_lane = self.build.ins().icmp_imm(IntCC::UnsignedLessThan, lane, WIDTH as i64);
+        let lane =
+            if width == Width::Double { self.build.ins().ireduce(types::I32, lane) } else { lane };
+        let one = self.word(1);
+        let (mask, none) = (self.build.ins().ishl(one, lane), self.word(0));
+        Some(self.build.ins().select(is_lane, mask, none))
+    }
+
+    /// The predicate of an order: along lines that do not wrap, it changes at most once.
+    fn order_of_lines(
+        &mut self,
+        (width, signed): (Width, bool),
+        comparison: Comparison,
+        a: LineOf,
+        b: LineOf,
+    ) -> Option<Value> {
         let ((last_a, a_fits), (last_b, b_fits)) =
             (self.ends(a, width, signed)?, self.ends(b, width, signed)?);
         let order = order(comparison, signed);
@@ -298,16 +329,74 @@ impl Emit<'_> {
         let ends = self.compare(order, last_a, last_b);
         let (fit, agree) = (self.both(a_fits, b_fits), self.compare(IntCC::Equal, begins, ends));
         let (holds, fast) = (self.both(fit, agree), self.all_or_none(begins));
-        let is_double = width == Width::Double;
+        let compared = if signed { Compared::Signed(width) } else { Compared::Unsigned(width) };
         Some(self.either(holds, fast, |emit| {
-            let mut mask = emit.word(0);
-            for group in 0..GROUPS {
-                let fours = [a, b].map(|line| emit.line_in_group(is_double, line, group));
-                let four = emit.four(Form::Compare(compared, comparison), 0, &fours);
-                let bits = emit.bits_of_group(four.word(), group);
-                mask = emit.build.ins().bor(mask, bits);
-            }
-            mask
+            let changed = emit.lanes_before_change(width, comparison, a, b);
+            let Some(before) = changed else {
+                return emit.compare_each(compared, comparison, a, b);
+            };
+            let after = emit.build.ins().bnot(before);
+            let changed = emit.build.ins().select(begins, before, after);
+            emit.either(fit, changed, |emit| emit.compare_each(compared, comparison, a, b))
         }))
     }
+
+    /// The lanes before the one in which an order of lines changes, if their steps differ by a power of two:
+    /// the lines do not wrap, and their order changes.
+    fn lanes_before_change(
+        &mut self,
+        width: Width,
+        comparison: Comparison,
+        a: LineOf,
+        b: LineOf,
+    ) -> Option<Value> {
+        let approach = a.step.wrapping_sub(b.step);
+        let power = power_of(approach)?;
+        let (from, to) = if approach > 0 { (a, b) } else { (b, a) };
+        let distance = self.build.ins().isub(to.first, from.first);
+        // One line comes from below, is level with the other in some lane or between two, and is above then.
+        let is_less = matches!(comparison, Comparison::Less | Comparison::LessOrEqual);
+        let holds_level =
+            matches!(comparison, Comparison::LessOrEqual | Comparison::GreaterOrEqual);
+        let holds_before = (approach > 0) == is_less;
+        let with_level = holds_level == holds_before;
+        let up = if with_level { 0 } else { (1 << power) - 1 };
+        let distance = self.build.ins().iadd_imm(distance, up);
+        let lanes = self.build.ins().ushr_imm(distance, power);
+        let lanes = if with_level { self.build.ins().iadd_imm(lanes, 1) } else { lanes };
+        let lanes = if width == Width::Double {
+            self.build.ins().ireduce(types::I32, lanes)
+        } else {
+            lanes
+        };
+        let one = self.word(1);
+        let mask = self.build.ins().ishl(one, lanes);
+        Some(self.build.ins().iadd_imm(mask, -1))
+    }
+
+    /// The predicate of a comparison of lines, lane by lane.
+    fn compare_each(
+        &mut self,
+        compared: Compared,
+        comparison: Comparison,
+        a: LineOf,
+        b: LineOf,
+    ) -> Value {
+        let is_double =
+            matches!(compared, Compared::Signed(Width::Double) | Compared::Unsigned(Width::Double));
+        let mut mask = self.word(0);
+        for group in 0..GROUPS {
+            let fours = [a, b].map(|line| self.line_in_group(is_double, line, group));
+            let four = self.four(Form::Compare(compared, comparison), 0, &fours);
+            let bits = self.bits_of_group(four.word(), group);
+            mask = self.build.ins().bor(mask, bits);
+        }
+        mask
+    }
+}
+
+/// The power of two that a step is, up or down; at most 2^16.
+fn power_of(step: i64) -> Option<i64> {
+    let size = step.unsigned_abs();
+    (size.is_power_of_two() && size <= 1 << 16).then(|| size.trailing_zeros().into())
 }

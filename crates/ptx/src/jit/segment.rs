@@ -99,13 +99,13 @@ impl Segment {
         self.made.len() - 1
     }
 
-    /// Writes all of it, but for the registers that are not read from the instruction `next` on.
-    pub(super) fn write(mut self, emit: &mut Emit<'_>, live: &Live, next: u32) {
-        self.results.retain(|_, (register, _)| live.holds(next, *register));
-        self.lines.retain(|_, (register, _)| live.holds(next, *register));
-        let mask_of = |place| Register { file: File::Predicate, place };
-        self.masks.retain(|&place, _| live.holds(next, mask_of(place)));
-        self.halves.retain(|_, (register, _)| live.holds(next, *register));
+    /// Writes all of it, but for the registers that are not read from one of some instructions on.
+    pub(super) fn write(mut self, emit: &mut Emit<'_>, live: &Live, readers: &[u32]) {
+        let is_live = |register| readers.iter().any(|&reader| live.holds(reader, register));
+        self.results.retain(|_, (register, _)| is_live(*register));
+        self.lines.retain(|_, (register, _)| is_live(*register));
+        self.masks.retain(|&place, _| is_live(Register { file: File::Predicate, place }));
+        self.halves.retain(|_, (register, _)| is_live(*register));
         for (key, (register, halves)) in std::mem::take(&mut self.halves) {
             let at = self.make(Made::Halves(is_double(register), halves));
             self.results.insert(key, (register, at));

@@ -28,7 +28,9 @@ impl Translate<'_, '_> {
             let inside = (0..WIDTH).fold(0, |all, lane| all | u32::from(sources[lane].1) << lane);
             let value = self.emit.word(inside);
             let is_same = inside == 0 || inside == u32::MAX;
-            self.set_mask(op.d[1], Mask { value, is_same });
+            let same =
+                is_same.then(|| self.emit.build.ins().iconst(types::I8, i64::from(inside & 1)));
+            self.set_mask(op.d[1], Mask { value, same });
         }
     }
 
@@ -54,7 +56,7 @@ impl Translate<'_, '_> {
         self.emit.forget_lines(&[result]);
         self.go_on_with(&[result], position);
         if has_predicate {
-            self.set_mask(op.d[1], Mask { value: inside, is_same: false });
+            self.set_mask(op.d[1], Mask::of(inside));
         }
     }
 

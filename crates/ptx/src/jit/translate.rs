@@ -21,8 +21,15 @@ use crate::code::{
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mask {
     pub(super) value: Value,
-    /// Whether all lanes are known to agree.
-    pub(super) is_same: bool,
+    /// If all lanes are known to agree: whether it holds for them.
+    pub(super) same: Option<Value>,
+}
+
+impl Mask {
+    /// A predicate of which it is not known whether all lanes agree.
+    pub(super) fn of(value: Value) -> Self {
+        Self { value, same: None }
+    }
 }
 
 /// The value of a register where the walk stands.
@@ -32,6 +39,8 @@ pub(super) enum Holds {
     Lanes,
     Made(usize),
     Line(LineOf),
+    /// A line with this step, of which the extent reads nothing and writes nothing.
+    Kept(i64),
     Halves(Halves),
     Mask(Mask),
 }
@@ -156,7 +165,12 @@ impl<'f, 'p> Translate<'f, 'p> {
 
     /// Writes the segment. The next one begins at a position.
     pub(super) fn write(&mut self, next: u32) {
-        std::mem::take(&mut self.segment).write(&mut self.emit, self.task.live, next);
+        self.write_for(next, &[next]);
+    }
+
+    /// Writes what is read from one of some positions on. The next segment begins at a position.
+    pub(super) fn write_for(&mut self, next: u32, readers: &[u32]) {
+        std::mem::take(&mut self.segment).write(&mut self.emit, self.task.live, readers);
         self.begins = next;
         for holds in self.registers.values_mut() {
             if let Holds::Made(_) = holds {
@@ -243,20 +257,18 @@ impl<'f, 'p> Translate<'f, 'p> {
         match form {
             Form::Predicate { .. } | Form::Join { .. } => false,
             Form::Compare(compared, comparison) => {
-                let is_same = lines.iter().all(|line| line.is_same());
-                let value = if is_same {
-                    self.emit.compare_same(compared, comparison, lines[0], lines[1])
+                let (a, b) = (lines[0], lines[1]);
+                let mask = if a.is_same() && b.is_same() {
+                    Some(self.emit.compare_same(compared, comparison, a, b))
                 } else {
-                    match self.emit.compare_lines(compared, comparison, lines[0], lines[1]) {
-                        Some(value) => value,
-                        None => return false,
-                    }
+                    self.emit.compare_lines(compared, comparison, a, b).map(Mask::of)
                 };
-                self.set_mask(result.place, Mask { value, is_same });
+                let Some(mask) = mask else { return false };
+                self.set_mask(result.place, mask);
                 true
             }
             Form::Select(_) => {
-                let Holds::Mask(Mask { value, is_same: true }) =
+                let Holds::Mask(Mask { same: Some(holds), .. }) =
                     self.holds(File::Predicate, op.s[2]).1
                 else {
                     return false;
@@ -264,7 +276,7 @@ impl<'f, 'p> Translate<'f, 'p> {
                 if !lines.iter().all(|line| line.is_same()) {
                     return false;
                 }
-                let first = self.emit.build.ins().select(value, lines[0].first, lines[1].first);
+                let first = self.emit.build.ins().select(holds, lines[0].first, lines[1].first);
                 self.set_line(result, LineOf::same(first));
                 true
             }
@@ -285,18 +297,17 @@ impl<'f, 'p> Translate<'f, 'p> {
             matches!(form, Form::Predicate { negated: true } | Form::Join { negated: true, .. });
         if negated {
             mask.value = self.emit.build.ins().bnot(mask.value);
+            mask.same = mask.same.map(|holds| self.emit.not(holds));
         }
         if let Form::Join { logic, .. } = form {
             let other = self.mask(op.s[1], position);
-            let ins = self.emit.build.ins();
-            mask = Mask {
-                value: match logic {
-                    Logic::And => ins.band(mask.value, other.value),
-                    Logic::Or => ins.bor(mask.value, other.value),
-                    Logic::Xor => ins.bxor(mask.value, other.value),
-                },
-                is_same: mask.is_same && other.is_same,
+            let mut join = |a, b| match logic {
+                Logic::And => self.emit.build.ins().band(a, b),
+                Logic::Or => self.emit.build.ins().bor(a, b),
+                Logic::Xor => self.emit.build.ins().bxor(a, b),
             };
+            let same = mask.same.zip(other.same).map(|(a, b)| join(a, b));
+            mask = Mask { value: join(mask.value, other.value), same };
         }
         if op.guard != UNGUARDED {
             let (guard, old) = (self.mask(op.guard, position), self.mask(op.d[0], position));
@@ -304,8 +315,7 @@ impl<'f, 'p> Translate<'f, 'p> {
                 true => self.emit.build.ins().bnot(guard.value),
                 false => guard.value,
             };
-            let value = self.emit.build.ins().bitselect(guard, mask.value, old.value);
-            mask = Mask { value, is_same: false };
+            mask = Mask::of(self.emit.build.ins().bitselect(guard, mask.value, old.value));
         }
         self.set_mask(op.d[0], mask);
     }
@@ -351,7 +361,7 @@ impl<'f, 'p> Translate<'f, 'p> {
             _ => self.emit.build.ins().bor(is_none, is_all),
         };
         let value = self.emit.all_or_none(holds);
-        self.set_mask(op.d[0], Mask { value, is_same: true });
+        self.set_mask(op.d[0], Mask { value, same: Some(holds) });
     }
 
     /// The interpreter executes an instruction.

@@ -113,8 +113,10 @@ impl Translate<'_, '_> {
         self.registers.clear();
         let parameters = self.emit.build.block_params(version.block).to_vec();
         let mut parameters = parameters.into_iter();
+        let touched = self.task.extents[version.extent].touched(self.task.program);
         for &(register, kind) in &version.lines {
             let holds = match kind {
+                Kind::Line(step) if !touched.contains(&key(register)) => Holds::Kept(step),
                 Kind::Line(step) => {
                     let (width, base, offset) =
                         self.emit.line_of(is_double(register), register.place);
@@ -147,12 +149,36 @@ impl Translate<'_, '_> {
     /// A jump. Returns whether it ends the piece.
     pub(super) fn branch(&mut self, op: &Op, target: u32, position: u32) -> bool {
         let executed = position + 1 - self.start;
-        self.write(position);
         if op.guard == UNGUARDED {
+            self.write(position);
             self.note_spin(target, position);
             self.jump(target, executed);
             return true;
         }
+        let guard = self.mask(op.guard, position);
+        match guard.same {
+            Some(holds) => self.branch_of_all((holds, op.negated), target, position),
+            None => self.branch_of_some(op, target, position),
+        }
+        self.begins = position + 1;
+        false
+    }
+
+    /// A jump that all lanes take, or none.
+    fn branch_of_all(&mut self, (holds, negated): (Value, bool), target: u32, position: u32) {
+        self.write_for(position, &[position + 1, target]);
+        let (jumps, stays) = (self.emit.build.create_block(), self.emit.build.create_block());
+        let (first, second) = if negated { (stays, jumps) } else { (jumps, stays) };
+        self.emit.build.ins().brif(holds, first, &[], second, &[]);
+        self.emit.build.switch_to_block(jumps);
+        self.note_spin(target, position);
+        self.jump(target, position + 1 - self.start);
+        self.emit.build.switch_to_block(stays);
+    }
+
+    /// A jump that some lanes may take, and others not.
+    fn branch_of_some(&mut self, op: &Op, target: u32, position: u32) {
+        self.write(position);
         let (jumping, lanes) = (self.guarded_lanes(op, position), self.emit.lanes());
         let (jumps, stays) = (self.emit.build.create_block(), self.emit.build.create_block());
         let (apart, goes_on) = (self.emit.build.create_block(), self.emit.build.create_block());
@@ -161,7 +187,7 @@ impl Translate<'_, '_> {
         self.emit.build.ins().brif(taken, jumps, &[], stays, &[]);
         self.emit.build.switch_to_block(jumps);
         self.note_spin(target, position);
-        self.jump(target, executed);
+        self.jump(target, position + 1 - self.start);
         self.emit.build.switch_to_block(stays);
         let passed = self.emit.build.ins().icmp_imm(IntCC::Equal, jumping, 0);
         self.emit.build.ins().brif(passed, goes_on, &[], apart, &[]);
@@ -171,8 +197,6 @@ impl Translate<'_, '_> {
             None => self.emit.leave_before(position),
         }
         self.emit.build.switch_to_block(goes_on);
-        self.begins = position + 1;
-        false
     }
 
     /// A part of a warp that jumps back may have to give way to others.
@@ -213,6 +237,9 @@ impl Translate<'_, '_> {
             match self.registers.get(&key(register)) {
                 Some(Holds::Line(line)) if self.keeps_line(register) => {
                     lines.push((register, Kind::Line(line.step)));
+                }
+                Some(Holds::Kept(step)) if self.keeps_line(register) => {
+                    lines.push((register, Kind::Line(*step)));
                 }
                 Some(Holds::Halves(halves)) => {
                     lines.push((register, Kind::Halves(halves[0].step)));
