@@ -15,6 +15,7 @@ mod machine;
 mod matrices;
 mod operands;
 mod recording;
+mod tangents;
 
 use instruction::{Function, Instruction};
 
