@@ -7,7 +7,7 @@ shared address `sa` and a global address `ga` of 16 bytes for each thread are th
 
 FORMS = []
 
-# What stands before the kernel of a form that has the name.
+# Declarations before the kernel of a form that has their name.
 DECLARED = {
     "constants": ".const .align 16 .b32 constants[20] = {" + ", ".join(str((0x9E3779B9 * n + 0x7F4A7C15) % 2**32) for n in range(20)) + "};",
     "copied": ".func (.param .align 16 .b8 back[16]) copied(.param .align 16 .b8 given[16]) { .reg .b32 r<4>; ld.param.v4.b32 {r0, r1, r2, r3}, [given]; st.param.v4.b32 [back], {r0, r1, r2, r3}; ret; }",

@@ -8,10 +8,8 @@ threads. In one of four rounds operands have any bits, in the others exponents n
 is of all its results. It needs libcuda and nothing else.
 """
 
-import ctypes
 import json
 import re
-import struct
 import sys
 import zlib
 from pathlib import Path
@@ -97,13 +95,9 @@ def hashes(gpu, some, found):
             hashes(gpu, [form], found)
         return
     for index, body, *_ in some:
-        function, words = ctypes.c_void_p(), (ctypes.c_uint32 * THREADS)()
-        gpu.call("cuModuleGetFunction", ctypes.byref(function), module, f"form{index}".encode())
-        arguments = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(gpu.buffers[0]), ctypes.c_void_p))
-        gpu.call("cuLaunchKernel", function, THREADS // BLOCK, 1, 1, BLOCK, 1, 1, 0, None, arguments, None)
-        gpu.call("cuMemcpyDtoH_v2", words, gpu.buffers[0], ctypes.c_size_t(4 * THREADS))
-        warps = (words[first : first + 32] for first in range(0, THREADS, 32))
-        found[body] = [zlib.crc32(struct.pack("<32I", *warp)) for warp in warps]
+        gpu.launch(module, f"form{index}", (THREADS // BLOCK, BLOCK), gpu.buffers[:1])
+        words = gpu.read(gpu.buffers[0], 4 * THREADS)
+        found[body] = [zlib.crc32(words[first : first + 128]) for first in range(0, 4 * THREADS, 128)]
     gpu.call("cuModuleUnload", module)
 
 

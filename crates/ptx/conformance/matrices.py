@@ -100,23 +100,22 @@ def whole(shape, factor, c, d, a_layout, b_layout, c_layout, space, mma):
     b = "b64" if kind == "near64" else "b32"
     cb, db = ("b64" if t == "f64" else "b32" for t in (c, d))
     size = 8 if b == "b64" else 4
-    shared = {"A": m * k * bits // 8, "B": k * n * bits // 8, "C": m * n * c_bits // 8, "D": m * n * d_bits // 8}
-    words = max(shared["D"] // 128, 1)
-    of, width = ("global", 64) if space == "global" else ("shared", 32)
+    bytes_of = {"A": m * k * bits // 8, "B": k * n * bits // 8, "C": m * n * c_bits // 8, "D": m * n * d_bits // 8}
+    words = max(bytes_of["D"] // 128, 1)
+    of, moved = ("global", "mad.wide.u32") if space == "global" else ("shared", "mad.lo.u32")
     fill = lambda name, value, bytes_all, each_size: "".join(f"st.{of}.b{each_size * 8} [at{name}+{at}], {value}; " for at in range(0, max(bytes_all, 32 * each_size), 32 * each_size))
     body = "{ "
     if of == "global":
         # Each block has 4 KiB of the scratch bytes.
         body += f"ld.param.u64 at, [p{3 + words}]; cvta.to.global.u64 at, at; mul.wide.u32 n8, t, 4096; add.u64 at, at, n8; "
-    for number, (name, bytes_all) in enumerate(shared.items()):
+    for number, (name, bytes_all) in enumerate(bytes_of.items()):
         if of == "global":
             body += f".reg .b64 at{name}, w{name}; add.u64 w{name}, at, {1024 * number}; mov.b64 at{name}, w{name}; "
         else:
             body += f".shared .align 128 .b8 m{name}[{max(bytes_all, 256)}]; .reg .b32 at{name}; .reg .b64 w{name}; mov.b32 at{name}, m{name}; cvt.u64.u32 w{name}, at{name}; cvta.shared.u64 w{name}, w{name}; "
-    moved = "mad.lo.u32" if width == 32 else "mad.wide.u32"
     for name, each_size in (("A", size), ("B", size), ("C", 8 if c == "f64" else 4)):
         body += f"{moved} at{name}, lane, {each_size}, at{name}; "
-        body += fill(name, f"a{'ABC'.index(name)}", shared[name], each_size)
+        body += fill(name, f"a{'ABC'.index(name)}", bytes_of[name], each_size)
     body += f".reg .{b} x<8>, y<8>; .reg .{cb} u<8>; .reg .{db} v<8>; bar.sync 0; "
     dot = "." + space if space else ""
     where = (lambda name: f"m{name}") if space == "shared" else (lambda name: f"w{name}")

@@ -80,19 +80,25 @@ class Gpu:
             return None, log.value.decode(errors="replace")
         return module, ""
 
+    def launch(self, module, name, shape, arguments):
+        """Launches so many blocks of so many threads, with arguments of ctypes."""
+        function, (blocks, threads) = ctypes.c_void_p(), shape
+        self.call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
+        pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
+        self.call("cuLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, None, pointers, None)
+
+    def read(self, buffer, size):
+        """The first bytes of a buffer, once kernels have ended."""
+        data = ctypes.create_string_buffer(size)
+        self.call("cuMemcpyDtoH_v2", data, buffer, ctypes.c_size_t(size))
+        return data.raw
+
     def run(self, module, operands, results, count):
-        function = ctypes.c_void_p()
-        self.call("cuModuleGetFunction", ctypes.byref(function), module, b"form")
         for buffer, data in zip(self.buffers, operands):
             self.call("cuMemcpyHtoD_v2", buffer, data, ctypes.c_size_t(len(data)))
         used = self.buffers[: len(operands) + len(results) + 1]
-        pointers = (ctypes.c_void_p * len(used))(*[ctypes.addressof(b) for b in used])
-        self.call("cuLaunchKernel", function, count // 32, 1, 1, 32, 1, 1, 0, None, pointers, None)
-        out = []
-        for buffer, size in zip(used[len(operands) :], results):
-            data = ctypes.create_string_buffer(size)
-            self.call("cuMemcpyDtoH_v2", data, buffer, ctypes.c_size_t(size))
-            out.append(data.raw)
+        self.launch(module, "form", (count // 32, 32), used)
+        out = [self.read(buffer, size) for buffer, size in zip(used[len(operands) :], results)]
         self.call("cuModuleUnload", module)
         return out
 

@@ -35,14 +35,10 @@ def results(gpu, first, size, body):
     module, log = gpu.load(text)
     if module is None:
         raise RuntimeError(log)
-    function, number = ctypes.c_void_p(), ctypes.c_uint32(first)
-    gpu.call("cuModuleGetFunction", ctypes.byref(function), module, b"form")
-    arguments = (ctypes.c_void_p * 2)(ctypes.addressof(gpu.buffers[0]), ctypes.addressof(number))
-    gpu.call("cuLaunchKernel", function, COUNT // 256, 1, 1, 256, 1, 1, 0, None, arguments, None)
-    data = ctypes.create_string_buffer(COUNT * size)
-    gpu.call("cuMemcpyDtoH_v2", data, gpu.buffers[0], ctypes.c_size_t(COUNT * size))
+    gpu.launch(module, "form", (COUNT // 256, 256), [gpu.buffers[0], ctypes.c_uint32(first)])
+    data = gpu.read(gpu.buffers[0], COUNT * size)
     gpu.call("cuModuleUnload", module)
-    return struct.unpack(f"<{COUNT}{'I' if size == 4 else 'H'}", data.raw)
+    return struct.unpack(f"<{COUNT}{'I' if size == 4 else 'H'}", data)
 
 
 def main():

@@ -1,6 +1,7 @@
 //! `mma.m8n8k4`: four products of matrices of halves in a warp.
 
 use crate::code::{Lanes, Op, Quads, WIDTH};
+use crate::math::half::{Binary16, Half};
 use crate::math::matrix::{quad_to_half, quad_to_single};
 
 /// The lanes of a product: four, and the four that are 16 behind them.
@@ -44,7 +45,7 @@ fn place(is_half: bool, lane: usize, number: usize) -> (usize, usize) {
     ((lane & 1) + (number & 2) + lane / 4 * 4, (number & 4) + (lane & 2) + (number & 1))
 }
 
-/// The accumulators, as bits.
+/// The accumulators, as singles.
 fn addends(lanes: &Lanes<'_>, op: &Op, is_half: bool, product: usize) -> [[u32; LINES]; LINES] {
     let mut addends = [[0; LINES]; LINES];
     for lane in 0..LANES {
@@ -52,7 +53,7 @@ fn addends(lanes: &Lanes<'_>, op: &Op, is_half: bool, product: usize) -> [[u32; 
             let (row, column) = place(is_half, lane, number);
             let own = lane_of(product, lane);
             addends[row][column] = if is_half {
-                half(lanes, op, 4 + number / 2, number % 2, own).into()
+                Binary16::widen(half(lanes, op, 4 + number / 2, number % 2, own)).to_bits()
             } else {
                 lanes.word(op.source(4 + number))[own]
             };
@@ -76,10 +77,10 @@ pub(super) fn multiply(lanes: &mut Lanes<'_>, op: &Op, quads: Quads) {
                 let (line, other, addend) = (&a[row], &b[column], c[row][column]);
                 let own = lane_of(product, lane);
                 if to_half {
-                    let sum = u32::from(quad_to_half(line, other, addend as u16));
+                    let sum = u32::from(quad_to_half(line, other, addend));
                     results[number / 2][own] |= sum << (16 * (number % 2));
                 } else {
-                    results[number][own] = quad_to_single(line, other, addend, from_half);
+                    results[number][own] = quad_to_single(line, other, addend);
                 }
             }
         }

@@ -300,17 +300,11 @@ impl Emit<'_> {
 
     /// The lanes in which lines are equal: one at most, if their steps differ by a power of two.
     fn equal_lanes(&mut self, width: Width, a: LineOf, b: LineOf) -> Option<Value> {
-        let approach = a.step.wrapping_sub(b.step);
-        let power = power_of(approach)?;
-        let (from, to) = if approach > 0 { (a, b) } else { (b, a) };
-        let distance = self.build.ins().isub(to.first, from.first);
+        let (distance, power) = self.distance(a, b)?;
         // Bits below the power come first, so that a distance between lanes is beyond the last one.
         let lane = self.build.ins().rotr_imm(distance, power);
         let is_lane = self.build.ins().icmp_imm(IntCC::UnsignedLessThan, lane, WIDTH as i64);
-        let lane =
-            if width == Width::Double { self.build.ins().ireduce(types::I32, lane) } else { lane };
-        let one = self.word(1);
-        let (mask, none) = (self.build.ins().ishl(one, lane), self.word(0));
+        let (mask, none) = (self.lane_bit(width, lane), self.word(0));
         Some(self.build.ins().select(is_lane, mask, none))
     }
 
@@ -350,28 +344,38 @@ impl Emit<'_> {
         a: LineOf,
         b: LineOf,
     ) -> Option<Value> {
-        let approach = a.step.wrapping_sub(b.step);
-        let power = power_of(approach)?;
-        let (from, to) = if approach > 0 { (a, b) } else { (b, a) };
-        let distance = self.build.ins().isub(to.first, from.first);
+        let (distance, power) = self.distance(a, b)?;
         // One line comes from below, is level with the other in some lane or between two, and is above then.
         let is_less = matches!(comparison, Comparison::Less | Comparison::LessOrEqual);
         let holds_level =
             matches!(comparison, Comparison::LessOrEqual | Comparison::GreaterOrEqual);
-        let holds_before = (approach > 0) == is_less;
+        let holds_before = (a.step.wrapping_sub(b.step) > 0) == is_less;
         let with_level = holds_level == holds_before;
         let up = if with_level { 0 } else { (1 << power) - 1 };
         let distance = self.build.ins().iadd_imm(distance, up);
         let lanes = self.build.ins().ushr_imm(distance, power);
         let lanes = if with_level { self.build.ins().iadd_imm(lanes, 1) } else { lanes };
-        let lanes = if width == Width::Double {
-            self.build.ins().ireduce(types::I32, lanes)
-        } else {
-            lanes
+        let mask = self.lane_bit(width, lanes);
+        Some(self.build.ins().iadd_imm(mask, -1))
+    }
+
+    /// How far the line that comes from below has to go to the other one, and the power of two that it comes
+    /// closer by in each lane. `None` if it is no power of two.
+    fn distance(&mut self, a: LineOf, b: LineOf) -> Option<(Value, i64)> {
+        let approach = a.step.wrapping_sub(b.step);
+        let power = power_of(approach)?;
+        let (from, to) = if approach > 0 { (a, b) } else { (b, a) };
+        Some((self.build.ins().isub(to.first, from.first), power))
+    }
+
+    /// The bit of a lane, which is a number of a width.
+    fn lane_bit(&mut self, width: Width, lane: Value) -> Value {
+        let lane = match width {
+            Width::Word => lane,
+            Width::Double => self.build.ins().ireduce(types::I32, lane),
         };
         let one = self.word(1);
-        let mask = self.build.ins().ishl(one, lanes);
-        Some(self.build.ins().iadd_imm(mask, -1))
+        self.build.ins().ishl(one, lane)
     }
 
     /// The predicate of a comparison of lines, lane by lane.

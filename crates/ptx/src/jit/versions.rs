@@ -10,10 +10,11 @@ use super::emit::plain;
 use super::extent::{Kind, Version, addresses, is_compiled, written};
 use super::segment::{is_double, key, set_of};
 use super::state::{Behind, Of, State};
-use super::translate::{Holds, Translate};
+use super::translate::{Holds, Mask, Translate};
 use super::value::LineOf;
 use crate::code::{
-    BARRIERS, Barrier, CONSTANT, Code, Held, Op, Program, Register, Set, UNGUARDED, is_constant,
+    BARRIERS, Barrier, CONSTANT, Code, File, Held, Op, Program, Register, Set, UNGUARDED,
+    is_constant,
 };
 
 /// The most versions of all extents of a piece.
@@ -155,10 +156,11 @@ impl Translate<'_, '_> {
             self.jump(target, executed);
             return true;
         }
-        let guard = self.mask(op.guard, position);
-        match guard.same {
-            Some(holds) => self.branch_of_all((holds, op.negated), target, position),
-            None => self.branch_of_some(op, target, position),
+        match self.holds(File::Predicate, op.guard).1 {
+            Holds::Mask(Mask { same: Some(holds), .. }) => {
+                self.branch_of_all((holds, op.negated), target, position);
+            }
+            _ => self.branch_of_some(op, target, position),
         }
         self.begins = position + 1;
         false

@@ -35,6 +35,9 @@ const COMPARISONS: &[(&str, Comparison)] = &[
     ("nan", Comparison::Unordered),
 ];
 
+/// The comparisons that numbers of all types have.
+pub(super) const OF_ALL_TYPES: &[(&str, Comparison)] = COMPARISONS.split_at(6).0;
+
 /// One function for each comparison, with `$c` as the comparison.
 macro_rules! by_comparison {
     ($comparison:expr, $c:ident => $body:expr) => {

@@ -226,7 +226,8 @@ fn packed(imm: u64, values: [i32; 2], rest: u32) -> u32 {
         .fold(rest, |word, value| word << bits | (value.clamp(&least, &most) & mask) as u32)
 }
 
-fn quarter_of(imm: u64) -> Quarter {
+/// The type of 8 bits of an immediate: its second bit says which.
+pub(super) fn quarter_of(imm: u64) -> Quarter {
     if imm & 2 != 0 { Quarter::E5m2 } else { Quarter::E4m3 }
 }
 

@@ -1,7 +1,8 @@
 //! `mma` of 8-bit floats, and `mma.m8n8k4`: products that `ptxas` makes of other instructions for an H200.
 
 use super::builder::Builder;
-use super::macros::{bin, slow_un, un};
+use super::convert::quarter_of;
+use super::macros::{bin, slow_un};
 use super::matrix::Shape;
 use super::modifiers::{Modifiers, Refusal};
 use crate::code::{Code, Factors, File, Product, Quads, Slot, Sum};
@@ -13,10 +14,10 @@ use crate::types::Type;
 
 const QUARTERS: &[(&str, Quarter)] = &[("e4m3", Quarter::E4m3), ("e5m2", Quarter::E5m2)];
 
-/// Two bytes of a word, from a bit on, as halves: `imm` has the bit, and in bit 8 the type.
+/// The lower two bytes of a word, or with bit 4 of `imm` the upper two, as halves: of the type of `imm`.
 fn halves_of(word: u32, imm: u64) -> u32 {
-    let from = if imm >> 8 != 0 { Quarter::E5m2 } else { Quarter::E4m3 };
-    let [low, high, ..] = (word >> (imm & 31)).to_le_bytes();
+    let from = quarter_of(imm);
+    let [low, high, ..] = (word >> (imm & 16)).to_le_bytes();
     let of = |byte: u8| u32::from(f16_from_quarter(byte, from, false));
     of(high) << 16 | of(low)
 }
@@ -59,7 +60,7 @@ impl<'t> Builder<'_, 't> {
         for first_bit in [0, 16] {
             let mut sources = Vec::new();
             for (slots, kind) in [(&a, kinds[0]), (&b, kinds[1])] {
-                let imm = first_bit | u64::from(kind == Quarter::E5m2) << 8;
+                let imm = first_bit | u64::from(kind == Quarter::E5m2) << 1;
                 sources.extend(slots.iter().map(|slot| self.halves(*slot, imm)));
             }
             sources.extend(&sums);
@@ -75,7 +76,7 @@ impl<'t> Builder<'_, 't> {
             self.emit(Code::Pure(add), &[*sum], &[addend, *sum], 0);
         }
         for (result, sum) in results.iter().zip(sums) {
-            self.emit(Code::Pure(un!(u32 => u32, |a| a)), &[*result], &[sum], 0);
+            self.copy(*result, sum);
         }
         Ok(())
     }

@@ -1,14 +1,14 @@
 //! Video instructions: on words and parts of them, and on two or four lanes of a word.
 
 use super::builder::{Builder, Local};
+use super::compare::OF_ALL_TYPES;
 use super::macros::slow_ter;
 use super::modifiers::{Modifiers, Refusal};
-use crate::math::compare::Comparison;
 use crate::math::video::{Form, Operation, Part, Scalar, Third, WordForm, apply, apply_word};
 use crate::syntax::tree::Operand;
 use crate::types::Type;
 
-/// The names of operations, in the order of their numbers in an immediate.
+/// The names of operations, in the order of their numbers in an immediate. The comparisons of `vset` follow.
 const OPERATIONS: [(&str, Operation); 6] = [
     ("vadd", Operation::Add),
     ("vsub", Operation::Subtract),
@@ -16,16 +16,6 @@ const OPERATIONS: [(&str, Operation); 6] = [
     ("vabsdiff", Operation::Difference),
     ("vmin", Operation::Min),
     ("vmax", Operation::Max),
-];
-
-/// The comparisons of `vset`: their numbers in an immediate follow those of the operations.
-const COMPARISONS: [(&str, Comparison); 6] = [
-    ("eq", Comparison::Equal),
-    ("ne", Comparison::NotEqual),
-    ("lt", Comparison::Less),
-    ("le", Comparison::LessOrEqual),
-    ("gt", Comparison::Greater),
-    ("ge", Comparison::GreaterOrEqual),
 ];
 
 /// The numbers of the operations that only words have. A product follows that is negated.
@@ -37,7 +27,7 @@ const PRODUCT: u64 = 14;
 fn operation(number: usize) -> Operation {
     match number.checked_sub(OPERATIONS.len()) {
         None => OPERATIONS[number].1,
-        Some(compared) => Operation::Set(COMPARISONS[compared % COMPARISONS.len()].1),
+        Some(compared) => Operation::Set(OF_ALL_TYPES[compared % OF_ALL_TYPES.len()].1),
     }
 }
 
@@ -165,10 +155,9 @@ impl<'t> Builder<'_, 't> {
         let signs = to | sign(m)? << 1 | sign(m)? << 2;
         let number = match name {
             "vset" => {
-                let names = COMPARISONS.map(|(name, _)| name);
-                let compared = m.must_one(&names)?;
-                let place = names.iter().position(|name| *name == compared).unwrap_or_default();
-                (OPERATIONS.len() + place) as u64
+                let compared = m.must(OF_ALL_TYPES)?;
+                let place = OF_ALL_TYPES.iter().position(|(_, known)| *known == compared);
+                (OPERATIONS.len() + place.unwrap_or_default()) as u64
             }
             "vshl" => SHIFT_LEFT,
             "vshr" => SHIFT_RIGHT,

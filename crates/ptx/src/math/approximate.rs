@@ -17,16 +17,13 @@ use super::half::{self, Half};
 use super::polynomial::{
     Cut, POINT, cut_of_64, cut_polynomial, cut_table, whole_of_64, whole_table,
 };
-use super::single::{self, NAN};
+use super::single::{self, FRACTION, NAN};
 
 /// The bit of the sign.
 const SIGN: u32 = 0x8000_0000;
 
 /// The bits of infinity.
 const INFINITY: u32 = 0x7f80_0000;
-
-/// The bits of the fraction.
-const FRACTION: u32 = 0x007f_ffff;
 
 /// 2 to the power of 24, with which subnormal operands are scaled.
 const SCALE: f32 = 16_777_216.0;

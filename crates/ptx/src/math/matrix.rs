@@ -68,28 +68,27 @@ pub fn dot_bytes<const A_SIGNED: bool, const B_SIGNED: bool>(
 }
 
 /// A row of four `.f16` times a column, as `ptxas` makes it of `mma.m8n8k4`: a chain of `fma` in singles, to
-/// which the accumulator is added, an `.f32` or an `.f16`.
+/// which the accumulator is added.
 #[must_use]
-pub fn quad_to_single(row: &[u16; 4], column: &[u16; 4], sum: u32, is_half: bool) -> u32 {
+pub fn quad_to_single(row: &[u16; 4], column: &[u16; 4], sum: u32) -> u32 {
     let widen = |bits: u16| Binary16::widen(bits).to_bits();
     let pairs = row.iter().zip(column);
     let products =
         pairs.fold(0, |sum, (a, b)| single::fma::<false, false>(widen(*a), widen(*b), sum));
-    let addend = if is_half { widen(sum as u16) } else { sum };
-    single::add::<false, false>(addend, products)
+    single::add::<false, false>(sum, products)
 }
 
-/// The same with sums of `.f16`: two products each make a sum, the accumulator takes one after the other,
-/// and the result is rounded.
+/// The same with sums of `.f16`: two products each make a sum, the accumulator takes one after the other as
+/// an `.f32`, and the result is rounded.
 #[must_use]
-pub fn quad_to_half(row: &[u16; 4], column: &[u16; 4], sum: u16) -> u16 {
+pub fn quad_to_half(row: &[u16; 4], column: &[u16; 4], sum: u32) -> u16 {
     let widen = |bits: u16| Binary16::widen(bits).to_bits();
     let two = |at: usize| {
         let product = |k: usize| (widen(row[k]), widen(column[k]));
         let ((a, b), (c, d)) = (product(at), product(at + 1));
         single::fma::<false, false>(c, d, single::multiply::<false, false>(a, b))
     };
-    let first = single::add::<false, false>(widen(sum), two(0));
+    let first = single::add::<false, false>(sum, two(0));
     Binary16::narrow(f32::from_bits(single::add::<false, false>(first, two(2))))
 }
 

@@ -11,6 +11,9 @@ pub const NAN: u32 = 0x7fff_ffff;
 /// The bit of the sign.
 pub(super) const SIGN: u32 = 0x8000_0000;
 
+/// The bits of the fraction.
+pub(super) const FRACTION: u32 = 0x007f_ffff;
+
 /// The bits of the exponent, all set in infinities and NaNs.
 pub(super) const EXPONENT: u32 = 0x7f80_0000;
 

@@ -6,10 +6,7 @@
 use super::coefficients::{Segment, TANGENT};
 use super::half::{self, Half};
 use super::polynomial::square;
-use super::single::{EXPONENT, NAN, SIGN, normal_cut};
-
-/// The bits of the fraction.
-const FRACTION: u32 = 0x007f_ffff;
+use super::single::{EXPONENT, FRACTION, NAN, SIGN, normal_cut};
 
 /// The exponents of the first binade with segments, and of the first one in which the result is 1.
 const FIRST: i32 = -8;

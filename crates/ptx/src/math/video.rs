@@ -1,4 +1,5 @@
-//! Video instructions on two or four lanes of a word: `vadd4`, `vabsdiff2` and their kin.
+//! Video instructions: on words and parts of them (`vadd`, `vmad`), and on two or four lanes of a word
+//! (`vadd4`, `vabsdiff2`).
 
 use super::compare::Comparison;
 
@@ -61,12 +62,10 @@ pub struct Form {
 #[must_use]
 pub fn apply(form: Form, a: u32, b: u32, c: u32) -> u32 {
     let bits = form.bits;
-    let least_unused = 64 - bits;
-    let both = u64::from(b) << 32 | u64::from(a);
     let lane = |chosen: u32, index: u32, signed: bool| {
-        let number = chosen >> (3 * index) & 7;
-        let moved = both >> ((number * bits) % 64) << least_unused;
-        if signed { moved.cast_signed() >> least_unused } else { (moved >> least_unused) as i64 }
+        let at = (chosen >> (3 * index) & 7) * bits;
+        let word = if at < 32 { a } else { b };
+        Part { at: at % 32, bits }.of(word, signed)
     };
     let [to, of_a, of_b] = form.signed;
     let (least, most) =
@@ -99,8 +98,8 @@ impl Part {
     /// The part of a word as a number.
     #[inline]
     fn of(self, word: u32, signed: bool) -> i64 {
-        let number = i64::from(word >> self.at) << (64 - self.bits);
         let unused = 64 - self.bits;
+        let number = i64::from(word >> self.at) << unused;
         if signed { number >> unused } else { (number.cast_unsigned() >> unused).cast_signed() }
     }
 

@@ -67,7 +67,8 @@ const ADDED: &[&str] = &[
 ];
 
 /// Modules that both accept, that both refuse, that only this crate accepts (mixed signs of `wmma`, the order of
-/// some modifiers, the number of a barrier), and that only `ptxas` accepts (instructions that are not executed, most of them video instructions).
+/// some modifiers, the number of a barrier), and that only `ptxas` accepts (instructions that are not executed,
+/// most of them video instructions).
 const VERDICTS: [usize; 4] = [4922, 11_736, 12, 384];
 
 /// How many changed forms there are.

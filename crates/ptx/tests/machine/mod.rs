@@ -152,6 +152,10 @@ pub(crate) fn load(text: &str) -> Arc<Module> {
     Arc::new(Module::load(text, &target).unwrap_or_else(|error| panic!("{error}")))
 }
 
+fn places_of_variables(module: &Module) -> Vec<u64> {
+    (0..module.variables().len()).map(|index| VARIABLES + 4096 * index as u64).collect()
+}
+
 pub(crate) fn start(
     text: &str,
     name: &str,
@@ -161,8 +165,7 @@ pub(crate) fn start(
     config: &Config,
 ) -> Run {
     let module = load(text);
-    let addresses: Vec<u64> =
-        (0..module.variables().len()).map(|index| VARIABLES + 4096 * index as u64).collect();
+    let addresses = places_of_variables(&module);
     let instance = module.instantiate(&addresses).unwrap();
     let launch = Launch {
         grid: [grid, 1, 1],
@@ -205,8 +208,7 @@ pub(crate) fn end(
     journal: &mut Journal,
 ) -> Step {
     let module = load(text);
-    let addresses: Vec<u64> =
-        (0..module.variables().len()).map(|index| VARIABLES + 4096 * index as u64).collect();
+    let addresses = places_of_variables(&module);
     let instance = module.instantiate(&addresses).unwrap();
     for (index, &address) in addresses.iter().enumerate() {
         memory.write(address, &instance.contents(index));
