@@ -581,3 +581,22 @@ fn pieces_follow_memory_that_moves_while_they_run() {
         assert_eq!(word, [12; 16], "{compile_after:?}");
     }
 }
+
+#[test]
+fn predicates_that_hold_for_all_lanes_or_none_are_the_same() {
+    let text = kernel(
+        ".reg .b32 %x, %i; .reg .pred %p, %q, %r, %s;
+         mov.u32 %i, 0;
+         again:
+         and.b32 %x, %t, 3; setp.eq.u32 %s, %x, 2; add.u32 %x, %t, %i;
+         mov.pred %p, -1; @%s mov.pred %p, 0; mov.pred %q, 0; @!%s mov.pred %q, %p;
+         selp.u32 %x, %x, 7, %p; @%q add.u32 %x, %x, 100;
+         mov.pred %r, 0; @%r bra skip;
+         add.u32 %x, %x, 1000;
+         skip:
+         st.global.b32 [%mine+65536], %x;
+         add.u32 %i, %i, 1; setp.lt.u32 %s, %i, 8; @%s bra again;
+         ret;",
+    );
+    same(Launched { text: &text, name: "k", grid: 3, block: [64, 1], waits: false, quantum: 512 });
+}

@@ -47,6 +47,8 @@ pub(crate) enum Form {
     High,
     /// Halves of 64 bits. The immediate says which, as for the interpreter's function.
     Split,
+    /// Halves of 32 bits, likewise.
+    SplitWord,
     /// How many bits of a word are 1.
     CountOnes,
     /// How many zeros are above the highest bit of a word that is 1, or the place of that bit; all bits if
@@ -64,6 +66,16 @@ pub(crate) enum Form {
     Subtract(Width),
     Multiply(Width),
     MultiplyAdd(Width),
+    /// A quotient of words, cut; all bits if the divisor is 0.
+    Divide {
+        signed: bool,
+    },
+    /// The rest of such a quotient, with the sign of the dividend; all bits if the divisor is 0.
+    Remainder {
+        signed: bool,
+    },
+    Negate(Width),
+    Absolute(Width),
     /// The product of 32 bits as 64.
     MultiplyWide {
         signed: bool,
@@ -111,6 +123,10 @@ pub(crate) enum Form {
     /// The first source where the predicate holds, else the second.
     Select(Width),
     Compare(Compared, Comparison),
+    /// A predicate that holds for all lanes, or for none.
+    Always {
+        holds: bool,
+    },
     /// A predicate, or its negation.
     Predicate {
         negated: bool,
@@ -136,6 +152,13 @@ pub(crate) enum Form {
     /// The lesser or the larger of two `.f32`, or the only one that is a number.
     FloatMinimum,
     FloatMaximum,
+    /// An `.f32` clamped to the range from 0 to 1; 0 of a NaN.
+    FloatClamp,
+    /// A product and a sum of `.f32`, rounded down.
+    FloatFusedDown,
+    /// An `.f16` as `.f32`, and an `.f32` as the nearest `.f16`. A NaN is the canonical one.
+    FloatOfHalf,
+    HalfOf,
     /// An integer of 32 bits as `.f32`.
     FloatOf {
         signed: bool,
@@ -150,6 +173,16 @@ pub(crate) enum Form {
     /// An `.f32` as `.f64`, and an `.f64` as `.f32`. A NaN keeps its sign and its upper bits, and is quiet.
     Promote,
     Demote,
+}
+
+/// Integers of fewer bits than the words that hold them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Narrow {
+    /// How many bits of each source that is a word count, and whether the highest of them is a sign.
+    pub(crate) bits: u32,
+    pub(crate) signed: bool,
+    /// How many bits of a result that is a word are kept.
+    pub(crate) kept: u32,
 }
 
 impl Width {
@@ -194,7 +227,7 @@ impl Form {
             | Self::FloatReciprocal(width)
             | Self::FloatRoot(width)
             | Self::FloatIntegral(width, _) => Some(width),
-            Self::FloatMinimum | Self::FloatMaximum => Some(Width::Word),
+            Self::FloatMinimum | Self::FloatMaximum | Self::FloatFusedDown => Some(Width::Word),
             _ => None,
         }
     }
@@ -206,6 +239,8 @@ impl Form {
             | Self::Subtract(width)
             | Self::Multiply(width)
             | Self::MultiplyAdd(width)
+            | Self::Negate(width)
+            | Self::Absolute(width)
             | Self::And(width)
             | Self::Or(width)
             | Self::Xor(width)
@@ -223,6 +258,7 @@ impl Form {
             Self::Low | Self::High | Self::Split | Self::Offset | Self::Demote => {
                 Width::Double.sources(1)
             }
+            Self::SplitWord => Width::Word.sources(1),
             Self::CountOnes | Self::LeadingZeros { .. } => Width::Word.sources(1),
             Self::ShiftBy { width: Width::Word, .. } => Width::Word.sources(2),
             Self::ShiftBy { width: Width::Double, .. } => &[File::Double, File::Word],
@@ -233,14 +269,20 @@ impl Form {
             Self::Pair | Self::MultiplyWide { .. } => Width::Word.sources(2),
             Self::Minimum { .. } | Self::Maximum { .. } => Width::Word.sources(2),
             Self::FloatMinimum | Self::FloatMaximum => Width::Word.sources(2),
+            Self::Divide { .. } | Self::Remainder { .. } => Width::Word.sources(2),
+            Self::FloatClamp | Self::FloatOfHalf | Self::HalfOf => Width::Word.sources(1),
+            Self::FloatFusedDown => Width::Word.sources(3),
             Self::MultiplyWideAdd { .. } => &[File::Word, File::Word, File::Double],
             Self::Select(Width::Word) => &[File::Word, File::Word, File::Predicate],
             Self::Select(Width::Double) => &[File::Double, File::Double, File::Predicate],
+            Self::Always { .. } => &[],
             Self::Predicate { .. } => &[File::Predicate],
             Self::Join { .. } => &[File::Predicate; 2],
             Self::Compare(compared, _) => compared.width().sources(2),
             Self::Copy(width)
             | Self::Not(width)
+            | Self::Negate(width)
+            | Self::Absolute(width)
             | Self::ShiftLeft(width)
             | Self::ShiftRight { width, .. }
             | Self::FloatNegate(width)
@@ -267,7 +309,10 @@ impl Form {
     /// The file of its result.
     pub(crate) fn result(self) -> File {
         match self {
-            Self::Compare(..) | Self::Predicate { .. } | Self::Join { .. } => File::Predicate,
+            Self::Compare(..)
+            | Self::Always { .. }
+            | Self::Predicate { .. }
+            | Self::Join { .. } => File::Predicate,
             Self::Widen { .. }
             | Self::Offset
             | Self::Pair
@@ -275,7 +320,7 @@ impl Form {
             | Self::MultiplyWideAdd { .. }
             | Self::DoubleOf
             | Self::Promote => File::Double,
-            Self::High | Self::Split => File::Word,
+            Self::High | Self::Split | Self::SplitWord => File::Word,
             Self::Copy(width) | Self::Select(width) => width.file(),
             _ => self.float_width().unwrap_or_else(|| self.integer_width()).file(),
         }

@@ -174,10 +174,13 @@ impl<T: Wrapping> Line<T> {
     #[inline(never)]
     pub(crate) fn fill(self, values: &mut [T; WIDTH]) {
         // Eight at a time, so that they are vectors.
-        let mut next: [T; 8] = std::array::from_fn(|lane| self.at(lane));
+        let mut next = [self.first; 8];
+        for lane in 1..8 {
+            next[lane] = next[lane - 1].plus(self.step);
+        }
         let further = self.step.times(T::of(8));
-        for eight in values.chunks_exact_mut(8) {
-            eight.copy_from_slice(&next);
+        for eight in values.as_chunks_mut::<8>().0 {
+            *eight = next;
             for value in &mut next {
                 *value = value.plus(further);
             }

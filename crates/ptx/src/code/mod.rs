@@ -23,7 +23,7 @@ pub(crate) use apply::{
 };
 pub(crate) use file::File;
 pub(crate) use form::{
-    Compared, FLUSH, Form, Logic, MINUS_OTHER, MINUS_PRODUCT, Width, field_at, field_of,
+    Compared, FLUSH, Form, Logic, MINUS_OTHER, MINUS_PRODUCT, Narrow, Width, field_at, field_of,
 };
 pub(crate) use lanes::{CONSTANT, First, Lanes, Value, WIDTH, active, is_constant};
 pub(crate) use line::{Axis, Line, Wrapping, half_step};

@@ -1,7 +1,7 @@
 //! Lowered instructions.
 
 use super::file::File;
-use super::form::Form;
+use super::form::{Form, Narrow};
 use super::lanes::{CONSTANT, Lanes, WIDTH};
 use super::lines::{Lines, Set};
 use super::matrix::{MatrixAccess, Product, Quads};
@@ -21,12 +21,14 @@ pub(crate) struct Pure {
     pub(crate) on_lines: Option<OnLines>,
     /// The function, if a compiler knows it.
     pub(crate) form: Option<Form>,
+    /// Its integers, if they do not fill their words.
+    pub(crate) narrow: Option<Narrow>,
 }
 
 impl Pure {
     /// An instruction on lanes only.
     pub(crate) const fn of(on_lanes: OnLanes) -> Self {
-        Self { on_lanes, on_lines: None, form: None }
+        Self { on_lanes, on_lines: None, form: None, narrow: None }
     }
 
     /// The instruction with its form for lines.
@@ -37,6 +39,11 @@ impl Pure {
     /// The instruction with its function.
     pub(crate) fn as_form(self, form: impl Into<Option<Form>>) -> Self {
         Self { form: form.into(), ..self }
+    }
+
+    /// The instruction with its function, of integers that do not fill their words.
+    pub(crate) fn as_narrow(self, form: impl Into<Option<Form>>, narrow: Narrow) -> Self {
+        Self { form: form.into(), narrow: Some(narrow), ..self }
     }
 }
 
@@ -185,6 +192,11 @@ impl Place {
     /// Whether it is shared memory, of this block or another.
     pub(crate) fn is_shared(self) -> bool {
         matches!(self, Self::Shared | Self::Cluster)
+    }
+
+    /// Whether it is in the caller's memory, or may be: accesses to that are counted.
+    pub(crate) fn is_callers(self) -> bool {
+        matches!(self, Self::Global | Self::Generic)
     }
 }
 

@@ -37,6 +37,8 @@ impl<'a> Engine<'a> {
             params: self.reach.params.pointer(),
             shared: common.shared.pointer(),
             shared_bytes: common.shared_bytes.into(),
+            local: std::ptr::null_mut(),
+            local_bytes: 0,
             sites: std::ptr::null_mut(),
             round: 0,
             read: 0,
@@ -244,6 +246,7 @@ impl<'a> Engine<'a> {
         state.words = warp.words.as_mut_ptr().cast();
         state.doubles = warp.doubles.as_mut_ptr().cast();
         state.predicates = warp.predicates.as_mut_ptr();
+        (state.local, state.local_bytes) = (warp.local_pointer(0, 0), warp.local_bytes.into());
         state.thread = &raw const self.rules.shape.axes[warp.index as usize];
         state.round = self.reach.kept.round();
     }

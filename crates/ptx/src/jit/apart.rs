@@ -17,9 +17,8 @@ impl Emit<'_> {
         let some = self.build.create_block();
         self.build.ins().brif(lanes, some, &[], done, &[]);
         self.build.switch_to_block(some);
-        let reached = match places.access.place {
-            Place::Shared => {
-                let reached = self.shared_memory(places);
+        let reached = match self.own_memory(places) {
+            Some(reached) => {
                 let (room, order) = (reached.last, IntCC::SignedGreaterThanOrEqual);
                 let has_room = self.build.ins().icmp_imm(order, room, 0);
                 let on = self.build.create_block();
@@ -27,7 +26,7 @@ impl Emit<'_> {
                 self.build.switch_to_block(on);
                 reached
             }
-            _ => {
+            None => {
                 let first = self.build.ins().ctz(lanes);
                 let address = self.address_at(places, first);
                 self.window_around(address, places, away)
@@ -48,7 +47,10 @@ impl Emit<'_> {
     fn row(&mut self, places: &Places<'_>, reached: &Reached, lanes: Value, moved: Block) {
         let Source::Line(_, line) = places.address else { return };
         let is_seen = places.is_store() && places.access.place != Place::Shared;
-        if is_seen || Run::of(places.access, line.step, places.is_store()) != Some(Run::Row) {
+        if is_seen
+            || reached.apart.is_some()
+            || Run::of(places.access, line.step, places.is_store()) != Some(Run::Row)
+        {
             return;
         }
         let address = self.address_of(line.first, places.imm);
@@ -119,7 +121,12 @@ impl Emit<'_> {
     /// Moves the bytes of a lane.
     fn move_lane(&mut self, places: &Places<'_>, reached: &Reached, lane: Value) {
         let address = self.address_at(places, lane);
-        let at = self.build.ins().iadd(reached.ahead, address);
+        let mut at = self.build.ins().iadd(reached.ahead, address);
+        if let Some(apart) = reached.apart {
+            let lane = self.build.ins().uextend(types::I64, lane);
+            let further = self.build.ins().imul(lane, apart);
+            at = self.build.ins().iadd(at, further);
+        }
         for (element, &register) in places.loads.iter().enumerate() {
             let value = self.load_same(places.access, at, element);
             let to = self.lane_of(register, lane);

@@ -85,7 +85,12 @@ fn is_plain(op: &Op) -> bool {
         Code::Load(access) | Code::Store(access) => {
             matches!(
                 access.place,
-                Place::Shared | Place::Global | Place::Generic | Place::Parameter
+                Place::Shared
+                    | Place::Global
+                    | Place::Generic
+                    | Place::Parameter
+                    | Place::Local
+                    | Place::Frame
             )
         }
         _ => false,

@@ -22,7 +22,7 @@ impl Translate<'_, '_> {
     /// Computes an instruction once for each half of the warp, if its sources are lines in both, and its
     /// result is one.
     pub(super) fn by_halves(&mut self, op: &Op, form: Form) -> bool {
-        if matches!(form, Form::Predicate { .. } | Form::Join { .. } | Form::Select(_)) {
+        if matches!(form, Form::Select(_)) {
             return false;
         }
         let mut sources = Vec::new();

@@ -69,6 +69,14 @@ impl Emit<'_> {
                 self.level_shift(s[0], width, signed, imm & 63, at)
             }
             Form::And(width) => self.masked(width, s[0], s[1], at),
+            Form::Negate(width) => {
+                let first = self.build.ins().ineg(s[0].first);
+                let step = stepped(width, s[0].step.wrapping_neg());
+                Some(LineOf { first, step, constant: None })
+            }
+            Form::Divide { signed } | Form::Remainder { signed } => {
+                self.level_quotient(form, [s[0], s[1]], signed, at)
+            }
             _ => None,
         }
     }
@@ -78,9 +86,7 @@ impl Emit<'_> {
         let firsts: Vec<Value> = s.iter().map(|line| line.first).collect();
         let first = match form {
             Form::Copy(_) => return Some(s[0]),
-            Form::Compare(..) | Form::Select(_) | Form::Predicate { .. } | Form::Join { .. } => {
-                return None;
-            }
+            Form::Compare(..) | Form::Select(_) => return None,
             Form::Low => self.build.ins().ireduce(types::I32, firsts[0]),
             Form::High => {
                 let high = self.build.ins().ushr_imm(firsts[0], 32);
@@ -112,6 +118,12 @@ impl Emit<'_> {
             | Form::FloatAbsolute(_)
             | Form::FloatMinimum
             | Form::FloatMaximum
+            | Form::FloatClamp
+            | Form::FloatFusedDown
+            | Form::FloatOfHalf
+            | Form::HalfOf
+            | Form::Divide { .. }
+            | Form::Remainder { .. }
             | Form::FloatDivide(_)
             | Form::FloatReciprocal(_)
             | Form::FloatRoot(_)
@@ -172,7 +184,12 @@ impl Emit<'_> {
     }
 
     /// The last lane of a line, and whether no lane wraps in an order.
-    fn ends(&mut self, line: LineOf, width: Width, signed: bool) -> Option<(Value, Value)> {
+    pub(super) fn ends(
+        &mut self,
+        line: LineOf,
+        width: Width,
+        signed: bool,
+    ) -> Option<(Value, Value)> {
         let rise = line.step.checked_mul(self.steps)?;
         if width == Width::Word && i32::try_from(rise).is_err() {
             return None;

@@ -88,7 +88,7 @@ impl Translate<'_, '_> {
             }
         }
         let (site, imm) = (self.sites, op.imm);
-        self.sites += u32::from(access.place != Place::Shared);
+        self.sites += u32::from(access.place.is_callers());
         let (loads, stores) = (&loads[..], &stores[..]);
         let places = Places { access, imm, address, loads, stores, site, position };
         let is_some = is_guarded || self.emit.part.is_some();

@@ -19,6 +19,8 @@ pub(super) struct Reached {
     pub(super) start: Value,
     pub(super) last: Value,
     pub(super) ahead: Value,
+    /// How far the memory of a lane is behind that of the lane before, where each has its own.
+    pub(super) apart: Option<Value>,
 }
 
 /// An access of lanes, each with its own address.
@@ -44,7 +46,7 @@ impl Places<'_> {
     /// Whether compiled code can carry the access out. An offset keeps the alignment of addresses.
     pub(super) fn are_compiled(access: Access, imm: u64) -> bool {
         let is_near = match access.place {
-            Place::Shared => true,
+            Place::Shared | Place::Local | Place::Frame => true,
             Place::Global | Place::Generic => access.wide,
             _ => false,
         };
@@ -66,7 +68,7 @@ impl Emit<'_> {
             Some(lanes) => self.move_some(places, lanes, ends),
             None => self.move_all(places, ends.away),
         }
-        if places.access.place != Place::Shared {
+        if places.access.place.is_callers() {
             let field = match places.is_store() {
                 true => offset_of!(State, written),
                 false => offset_of!(State, read),
@@ -87,9 +89,9 @@ impl Emit<'_> {
 
     /// Moves the bytes of all lanes, or goes to `away` before any is moved.
     fn move_all(&mut self, places: &Places<'_>, away: Block) {
-        let reached = match places.access.place {
-            Place::Shared => self.shared_memory(places),
-            _ => {
+        let reached = match self.own_memory(places) {
+            Some(reached) => reached,
+            None => {
                 let address = self.lane_address(places, 0);
                 self.window_around(address, places, away)
             }
@@ -98,7 +100,7 @@ impl Emit<'_> {
         let here = self.build.create_block();
         self.build.ins().brif(inside, here, &[], away, &[]);
         self.build.switch_to_block(here);
-        self.move_lanes(places, reached.ahead);
+        self.move_lanes(places, &reached);
     }
 
     /// A lane's address, as 64 bits.
@@ -139,14 +141,23 @@ impl Emit<'_> {
         }
     }
 
-    pub(super) fn shared_memory(&mut self, places: &Places<'_>) -> Reached {
-        let host = self.field(offset_of!(State, shared));
-        let bytes = self.field(offset_of!(State, shared_bytes));
+    /// The shared memory of the block, or the local memory of the first lane; `None` for an access to other
+    /// memory.
+    pub(super) fn own_memory(&mut self, places: &Places<'_>) -> Option<Reached> {
+        let (host, bytes) = match places.access.place {
+            Place::Shared => (offset_of!(State, shared), offset_of!(State, shared_bytes)),
+            Place::Local | Place::Frame => {
+                (offset_of!(State, local), offset_of!(State, local_bytes))
+            }
+            _ => return None,
+        };
+        let (ahead, bytes) = (self.field(host), self.field(bytes));
+        let apart = (places.access.place != Place::Shared).then_some(bytes);
         let own = i64::from(places.access.all_bytes());
         // If there is less than one access, the last offset is negative, and no lane is inside.
         let last = self.build.ins().iadd_imm(bytes, -own);
         let start = self.double(0);
-        Reached { start, last, ahead: host }
+        Some(Reached { start, last, ahead, apart })
     }
 
     /// The window around the first lane, if the warp is known to reach it.
@@ -182,7 +193,7 @@ impl Emit<'_> {
         let last = load(self, offset_of!(Site, last));
         let host = load(self, offset_of!(Site, host));
         let ahead = self.build.ins().isub(host, start);
-        Reached { start, last, ahead }
+        Reached { start, last, ahead, apart: None }
     }
 
     /// Whether all lanes are aligned and inside.
@@ -210,7 +221,7 @@ impl Emit<'_> {
             most = self.build.ins().umax(most, word);
             bits = self.build.ins().bor(bits, word);
         }
-        // The first address is 0: addresses of 32 bits are those of shared memory.
+        // The first address is 0: addresses of 32 bits are those of shared or of local memory.
         let last = self.build.ins().ireduce(types::I32, reached.last);
         let last = self.build.ins().splat(WORDS, last);
         let beyond = self.build.ins().icmp(IntCC::UnsignedGreaterThan, most, last);
@@ -260,9 +271,13 @@ impl Emit<'_> {
     }
 
     /// Moves the bytes of one lane after the other.
-    fn move_lanes(&mut self, places: &Places<'_>, ahead: Value) {
+    fn move_lanes(&mut self, places: &Places<'_>, reached: &Reached) {
         let bytes = places.access.bytes;
+        let mut ahead = reached.ahead;
         for lane in 0..WIDTH {
+            if let Some(apart) = reached.apart.filter(|_| lane > 0) {
+                ahead = self.build.ins().iadd(ahead, apart);
+            }
             let address = self.lane_address(places, lane);
             let at = self.build.ins().iadd(ahead, address);
             for (element, &register) in places.loads.iter().enumerate() {

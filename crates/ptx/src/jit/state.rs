@@ -16,6 +16,9 @@ pub(crate) struct State {
     pub(crate) params: *const u8,
     pub(crate) shared: *mut u8,
     pub(crate) shared_bytes: u64,
+    /// The local memory of the first lane, and the bytes that each lane has: the lanes follow one another.
+    pub(crate) local: *mut u8,
+    pub(crate) local_bytes: u64,
     pub(crate) sites: *mut Site,
     /// The round for which windows hold.
     pub(crate) round: u64,

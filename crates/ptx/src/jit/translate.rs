@@ -15,6 +15,7 @@ use super::state::{Of, State};
 use super::value::{Halves, LineOf};
 use crate::code::{
     Code, File, Form, Held, Logic, Op, Program, Pure, Register, Set, Special, UNGUARDED, Vote,
+    field_at,
 };
 
 /// A predicate of all lanes.
@@ -182,17 +183,20 @@ impl<'f, 'p> Translate<'f, 'p> {
     /// An instruction of registers.
     fn pure(&mut self, op: &Op, pure: Pure, position: u32) {
         let Some(form) = pure.form else { return self.by_interpreter(op, position) };
-        if form == Form::Split {
-            return self.split(op, position);
+        if matches!(form, Form::Split | Form::SplitWord) {
+            return self.split(op, form, position);
+        }
+        if let Some(narrow) = pure.narrow {
+            return self.narrow(op, form, narrow);
         }
         if matches!(form, Form::ShiftBy { .. }) && self.shared_word(op.s[1]).is_none() {
             return self.shift_by_words(op, form, position);
         }
+        if matches!(form, Form::Always { .. } | Form::Predicate { .. } | Form::Join { .. }) {
+            return self.logic(op, form, position);
+        }
         if op.guard == UNGUARDED && (self.by_lines(op, form) || self.by_halves(op, form)) {
             return;
-        }
-        if matches!(form, Form::Predicate { .. } | Form::Join { .. }) {
-            return self.logic(op, form, position);
         }
         let files = form.sources();
         let sources: Vec<Source> =
@@ -202,7 +206,12 @@ impl<'f, 'p> Translate<'f, 'p> {
     }
 
     /// A function of lanes.
-    fn function(&mut self, op: &Op, (form, sources): (Form, Vec<Source>), result: Register) {
+    pub(super) fn function(
+        &mut self,
+        op: &Op,
+        (form, sources): (Form, Vec<Source>),
+        result: Register,
+    ) {
         let guard = (op.guard != UNGUARDED).then(|| {
             let guard = self.source(File::Predicate, op.guard);
             (guard, op.negated, self.source(result.file, result.place))
@@ -225,20 +234,25 @@ impl<'f, 'p> Translate<'f, 'p> {
         self.go_on_with(&[result], position);
     }
 
-    /// Halves of 64 bits.
-    fn split(&mut self, op: &Op, position: u32) {
+    /// Halves of 64 bits, or of 32.
+    fn split(&mut self, op: &Op, split: Form, position: u32) {
         if op.guard != UNGUARDED {
             return self.by_interpreter(op, position);
         }
         for result in 0..(op.imm >> 32) as usize {
-            let form = if op.imm >> (4 * result) & 1 == 0 { Form::Low } else { Form::High };
-            let half = Op { d: [op.d[result], 0, 0, 0], ..op.clone() };
+            let upper = op.imm >> (4 * result) & 1;
+            let (form, imm) = match (split, upper) {
+                (Form::SplitWord, _) => (Form::Extract { signed: false }, field_at(16 * upper, 16)),
+                (_, 0) => (Form::Low, 0),
+                _ => (Form::High, 0),
+            };
+            let half = Op { d: [op.d[result], 0, 0, 0], imm, ..op.clone() };
             if self.by_lines(&half, form) || self.by_halves(&half, form) {
                 continue;
             }
-            let source = self.source(File::Double, op.s[0]);
+            let source = self.source(split.sources()[0], op.s[0]);
             let register = Register { file: File::Word, place: op.d[result] };
-            self.function(op, (form, vec![source]), register);
+            self.function(&half, (form, vec![source]), register);
         }
     }
 
@@ -253,9 +267,13 @@ impl<'f, 'p> Translate<'f, 'p> {
                 }
             }
         }
+        self.of_lines(op, form, &lines)
+    }
+
+    /// Computes an instruction once for all lanes from the lines of its sources, if its result is a line.
+    pub(super) fn of_lines(&mut self, op: &Op, form: Form, lines: &[LineOf]) -> bool {
         let result = Register { file: form.result(), place: op.d[0] };
         match form {
-            Form::Predicate { .. } | Form::Join { .. } => false,
             Form::Compare(compared, comparison) => {
                 let (a, b) = (lines[0], lines[1]);
                 let mask = if a.is_same() && b.is_same() {
@@ -280,7 +298,7 @@ impl<'f, 'p> Translate<'f, 'p> {
                 self.set_line(result, LineOf::same(first));
                 true
             }
-            _ => match self.emit.line(form, op.imm, &lines, self.begins) {
+            _ => match self.emit.line(form, op.imm, lines, self.begins) {
                 Some(line) => {
                     self.set_line(result, line);
                     true
@@ -292,7 +310,14 @@ impl<'f, 'p> Translate<'f, 'p> {
 
     /// Logic of predicates.
     fn logic(&mut self, op: &Op, form: Form, position: u32) {
-        let mut mask = self.mask(op.s[0], position);
+        let mut mask = match form {
+            Form::Always { holds } => {
+                let value = self.emit.word(if holds { u32::MAX } else { 0 });
+                let same = self.emit.build.ins().iconst(types::I8, i64::from(holds));
+                Mask { value, same: Some(same) }
+            }
+            _ => self.mask(op.s[0], position),
+        };
         let negated =
             matches!(form, Form::Predicate { negated: true } | Form::Join { negated: true, .. });
         if negated {

@@ -43,7 +43,6 @@ impl Emit<'_> {
             Form::Compare(compared, comparison) => {
                 Four::Mask(self.compared(compared, comparison, s))
             }
-            Form::Predicate { .. } | Form::Join { .. } => s[0],
             Form::FloatOf { signed } => {
                 let value = s[0].word();
                 let float = match signed {
@@ -63,6 +62,16 @@ impl Emit<'_> {
             Form::IntegerOf { signed, rounding } => {
                 Four::Word(self.integers_of(s[0].word(), signed, rounding, imm))
             }
+            Form::Divide { signed } => Four::Word(self.quotients(s[0].word(), s[1].word(), signed)),
+            Form::Remainder { signed } => {
+                Four::Word(self.remainders(s[0].word(), s[1].word(), signed))
+            }
+            Form::FloatClamp => Four::Word(self.clamped(s[0].word(), imm)),
+            Form::FloatFusedDown => {
+                Four::Word(self.fused_down([0, 1, 2].map(|source: usize| s[source].word())))
+            }
+            Form::FloatOfHalf => Four::Word(self.floats_of_halves(s[0].word())),
+            Form::HalfOf => Four::Word(self.halves_of_floats(s[0].word())),
             Form::Promote => Four::Double(self.promoted(s[0].word())),
             Form::Demote => Four::Word(self.demoted(s[0].double())),
             _ => self.each_vector(form, imm, s),
@@ -107,6 +116,8 @@ impl Emit<'_> {
                 let product = ins.imul(s[0], s[1]);
                 self.build.ins().iadd(product, s[2])
             }
+            Form::Negate(_) => ins.ineg(s[0]),
+            Form::Absolute(_) => ins.iabs(s[0]),
             Form::Minimum { signed: true } => ins.smin(s[0], s[1]),
             Form::Minimum { signed: false } => ins.umin(s[0], s[1]),
             Form::Maximum { signed: true } => ins.smax(s[0], s[1]),

@@ -1,6 +1,7 @@
 //! Comparisons: `setp`, `set`, `testp`.
 
 use super::builder::Builder;
+use super::integer::with_form;
 use super::macros::{by_integer, by_whole, pure};
 use super::modifiers::{Modifiers, Refusal};
 use super::operands::width;
@@ -52,16 +53,19 @@ macro_rules! by_comparison {
     };
 }
 
-/// The form of a comparison.
-fn form(kind: Type, comparison: Comparison, ftz: bool) -> Option<Form> {
-    let compared = match kind {
-        Type::F32 if ftz => Compared::Flushed,
-        Type::F32 => Compared::Float(Width::Word),
-        Type::F64 => Compared::Float(Width::Double),
-        other if other.is_signed() => Compared::Signed(super::integer::whole(other)?),
-        other => Compared::Unsigned(super::integer::whole(other)?),
-    };
-    Some(Form::Compare(compared, comparison))
+/// A comparison with its form.
+fn known(run: Pure, kind: Type, comparison: Comparison, ftz: bool) -> Pure {
+    let of_floats = |compared| run.as_form(Form::Compare(compared, comparison));
+    match kind {
+        Type::F32 if ftz => of_floats(Compared::Flushed),
+        Type::F32 => of_floats(Compared::Float(Width::Word)),
+        Type::F64 => of_floats(Compared::Float(Width::Double)),
+        _ => with_form(run, kind, |width| {
+            let signed = kind.is_signed();
+            let compared = if signed { Compared::Signed(width) } else { Compared::Unsigned(width) };
+            Some(Form::Compare(compared, comparison))
+        }),
+    }
 }
 
 impl<'t> Builder<'_, 't> {
@@ -144,7 +148,7 @@ impl<'t> Builder<'_, 't> {
                 _ => return Err("integers are always ordered".to_owned()),
             },
         };
-        Ok(run.as_form(form(kind, comparison, ftz)))
+        Ok(known(run, kind, comparison, ftz))
     }
 
     /// Modifiers that `set` and `setp` share: the comparison, how it joins, `.ftz`.

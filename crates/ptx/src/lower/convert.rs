@@ -6,7 +6,9 @@ use super::float::{encode, ftz, how, rounding, sat};
 use super::macros::{bin, by_any_integer, line_un, slow_bin, slow_ter, slow_un, un};
 use super::modifiers::{Modifiers, Refusal};
 use super::operands::width;
-use crate::code::{Code, File, Form as Known, Pure, Slot, Width, Wrapping, has_wide_vectors};
+use crate::code::{
+    Code, File, Form as Known, Narrow, Pure, Slot, Width, Wrapping, has_wide_vectors,
+};
 use crate::math::Rounding;
 use crate::math::convert::{self, Quarter, Target, Whole};
 use crate::math::half::{self, Binary16, Brain16};
@@ -22,6 +24,11 @@ fn modifiers(imm: u64) -> convert::Modifiers {
         relu: imm & 0x400 != 0,
         finite: imm & 0x800 != 0,
     }
+}
+
+/// `.ftz` and `.sat` of an immediate.
+fn flags(imm: u64) -> (bool, bool) {
+    (ftz(imm), sat(imm))
 }
 
 impl<'t> Builder<'_, 't> {
@@ -91,18 +98,26 @@ impl<'t> Builder<'_, 't> {
 
     /// Fills a register with a value of a narrower type: with its sign, if it has one.
     fn extend(&mut self, to: Slot, bits: u32, from: Slot, kind: Type) {
+        let with_sign = |run: Pure| {
+            let (known, narrow) = narrow_integers(kind, bits.max(16));
+            run.as_narrow(known, narrow)
+        };
         let run = match (kind, bits) {
-            (Type::S8, 8 | 16) => un!(i8 => i16, |a| i16::from(a)),
-            (Type::S8, 32) => un!(i8 => i32, |a| i32::from(a)),
-            (Type::S8, _) => un!(i8 => i64, |a| i64::from(a)),
-            (Type::S16, 32) => un!(i16 => i32, |a| i32::from(a)),
-            (Type::S16, 64) => un!(i16 => i64, |a| i64::from(a)),
-            (Type::S32, 64) => line_un!(i32 => i64, |a| Wrapping::widened(a, 1), i64::from(a)),
-            (_, 64) if width(kind) == 64 => line_un!(u64 => u64, |a| Some(a), a),
+            (Type::S8, 8 | 16) => with_sign(un!(i8 => i16, |a| i16::from(a))),
+            (Type::S8, 32) => with_sign(un!(i8 => i32, |a| i32::from(a))),
+            (Type::S8, _) => with_sign(un!(i8 => i64, |a| i64::from(a))),
+            (Type::S16, 32) => with_sign(un!(i16 => i32, |a| i32::from(a))),
+            (Type::S16, 64) => with_sign(un!(i16 => i64, |a| i64::from(a))),
+            (Type::S32, 64) => line_un!(i32 => i64, |a| Wrapping::widened(a, 1), i64::from(a))
+                .as_form(Known::Widen { signed: true }),
+            (_, 64) if width(kind) == 64 => {
+                line_un!(u64 => u64, |a| Some(a), a).as_form(Known::Copy(Width::Double))
+            }
             (_, 64) => {
                 line_un!(u32 => u64, |a| Some(Wrapping::widened(a, 1)?.unsigned()), u64::from(a))
+                    .as_form(Known::Widen { signed: false })
             }
-            _ => line_un!(u32 => u32, |a| Some(a), a),
+            _ => line_un!(u32 => u32, |a| Some(a), a).as_form(Known::Copy(Width::Word)),
         };
         self.emit(Code::Pure(run), &[to], &[from], 0);
     }
@@ -269,9 +284,25 @@ fn integers(form: Form) -> Result<Pure, Refusal> {
     } else if let Some(run) = whole_integers(form) {
         run
     } else {
-        by_any_integer!(form.from, A => by_any_integer!(form.to, R => un!(A => R, |a| a as R)))
+        let run: Pure =
+            by_any_integer!(form.from, A => by_any_integer!(form.to, R => un!(A => R, |a| a as R)));
+        let (known, narrow) = narrow_integers(form.from, 8 * form.to.bytes());
+        run.as_narrow(known, narrow)
     };
     Ok(run)
+}
+
+/// The form of an integer as one of another number of bits. One of them does not fill its register.
+fn narrow_integers(from: Type, to: u32) -> (Known, Narrow) {
+    let (bits, signed) = (8 * from.bytes(), from.is_signed());
+    match (bits, to) {
+        (64, _) => (Known::Low, Narrow { bits: 32, signed, kept: to }),
+        (_, 64) => (Known::Widen { signed }, Narrow { bits, signed, kept: 32 }),
+        _ => {
+            let narrow = Narrow { bits: bits.min(to), signed: signed && bits < to, kept: to };
+            (Known::Copy(Width::Word), narrow)
+        }
+    }
 }
 
 /// Between integers that fill registers, of which a line stays one.
@@ -377,7 +408,8 @@ fn floats(form: Form) -> Result<Pure, Refusal> {
             slow_un!(u32 => u32, |op, a| convert::round_f32(a, rounding(op.imm), ftz(op.imm), sat(op.imm)))
         }
         (Type::F32, Type::F32) => {
-            slow_un!(u32 => u32, |op, a| convert::same_f32(a, ftz(op.imm), sat(op.imm)))
+            un!(u32 => u32, flags of flags, |a| convert::same_f32(a, flags.0, flags.1))
+                .as_form(form.sat.then_some(Known::FloatClamp))
         }
         (Type::F64, Type::F64) if integral && !form.sat => {
             by_integral!(form, ROUNDING => {
@@ -408,6 +440,7 @@ fn floats(form: Form) -> Result<Pure, Refusal> {
         },
         (Type::F16, Type::F32) if !form.ftz && !form.sat => {
             un!(u16 => u32, |a| convert::f32_from_half::<Binary16>(a, false, false))
+                .as_form(Known::FloatOfHalf)
         }
         (Type::Bf16, Type::F32) if !form.ftz && !form.sat => {
             un!(u16 => u32, |a| convert::f32_from_half::<Brain16>(a, false, false))
@@ -432,6 +465,7 @@ fn floats(form: Form) -> Result<Pure, Refusal> {
         }
         (Type::F32, Type::F16) if near && !form.sat => {
             un!(u32 => u16, |a| convert::half_from_f32_nearest::<Binary16>(a))
+                .as_form(Known::HalfOf)
         }
         (Type::F32, Type::Bf16) if near && !form.sat => {
             un!(u32 => u16, |a| convert::half_from_f32_nearest::<Brain16>(a))

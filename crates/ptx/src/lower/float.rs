@@ -170,7 +170,9 @@ impl<'t> Builder<'_, 't> {
             }
             _ => return Err(format!("`{name}` is not supported for .f32")),
         };
-        let run = run.as_form((near && !sat).then(|| form(name, Width::Word)).flatten());
+        let down = name == "fma" && rounding == Rounding::Down && !ftz;
+        let form = if down { Some(Form::FloatFusedDown) } else { form(name, Width::Word) };
+        let run = run.as_form(form.filter(|_| (near || down) && !sat));
         let count = if matches!(name, "fma" | "mad") { 3 } else { 2 };
         self.plain(run, kind, &[kind; 3][..count], o, imm)?;
         if written.is_none() {

@@ -42,6 +42,39 @@ macro_rules! by_half {
     };
 }
 
+/// Arithmetic without modifiers. Most of it has none: a function of its own takes half the time.
+const PLAIN: half::Modifiers = half::Modifiers { ftz: false, sat: false, relu: false };
+
+/// A function of two halves, by the type, with the modifiers of an immediate.
+macro_rules! of_two {
+    ($kind:expr, $imm:expr, $function:ident) => {
+        if $imm == 0 {
+            by_half!($kind, H,
+                one bin!(u16, u16 => u16, |a, b| half::$function::<H>(a, b, PLAIN)),
+                two bin!(u32, u32 => u32, |a, b| half::both_2(a, b, |a, b| half::$function::<H>(a, b, PLAIN))))
+        } else {
+            by_half!($kind, H,
+                one bin!(u16, u16 => u16, how of modifiers, |a, b| half::$function::<H>(a, b, how)),
+                two bin!(u32, u32 => u32, how of modifiers, |a, b| half::both_2(a, b, |a, b| half::$function::<H>(a, b, how))))
+        }
+    };
+}
+
+/// A function of three halves, likewise.
+macro_rules! of_three {
+    ($kind:expr, $imm:expr, $function:ident) => {
+        if $imm == 0 {
+            by_half!($kind, H,
+                one ter!(u16, u16, u16 => u16, |a, b, c| half::$function::<H>(a, b, c, PLAIN)),
+                two ter!(u32, u32, u32 => u32, |a, b, c| half::both_3(a, b, c, |a, b, c| half::$function::<H>(a, b, c, PLAIN))))
+        } else {
+            by_half!($kind, H,
+                one ter!(u16, u16, u16 => u16, how of modifiers, |a, b, c| half::$function::<H>(a, b, c, how)),
+                two ter!(u32, u32, u32 => u32, how of modifiers, |a, b, c| half::both_3(a, b, c, |a, b, c| half::$function::<H>(a, b, c, how))))
+        }
+    };
+}
+
 impl<'t> Builder<'_, 't> {
     /// Arithmetic on halves.
     pub(super) fn half(
@@ -85,36 +118,11 @@ impl<'t> Builder<'_, 't> {
         }
         let imm = u64::from(ftz) | u64::from(sat) << 1 | u64::from(relu) << 2;
         let (run, count): (Pure, usize) = match name {
-            "add" => (
-                by_half!(kind, H,
-                one bin!(u16, u16 => u16, how of modifiers, |a, b| half::add::<H>(a, b, how)),
-                two bin!(u32, u32 => u32, how of modifiers, |a, b| half::both_2(a, b, |a, b| half::add::<H>(a, b, how)))),
-                2,
-            ),
-            "sub" => (
-                by_half!(kind, H,
-                one bin!(u16, u16 => u16, how of modifiers, |a, b| half::subtract::<H>(a, b, how)),
-                two bin!(u32, u32 => u32, how of modifiers, |a, b| half::both_2(a, b, |a, b| half::subtract::<H>(a, b, how)))),
-                2,
-            ),
-            "mul" => (
-                by_half!(kind, H,
-                one bin!(u16, u16 => u16, how of modifiers, |a, b| half::multiply::<H>(a, b, how)),
-                two bin!(u32, u32 => u32, how of modifiers, |a, b| half::both_2(a, b, |a, b| half::multiply::<H>(a, b, how)))),
-                2,
-            ),
-            "fma" if oob => (
-                by_half!(kind, H,
-                one ter!(u16, u16, u16 => u16, how of modifiers, |a, b, c| half::fma_in_bounds::<H>(a, b, c, how)),
-                two ter!(u32, u32, u32 => u32, how of modifiers, |a, b, c| half::both_3(a, b, c, |a, b, c| half::fma_in_bounds::<H>(a, b, c, how)))),
-                3,
-            ),
-            "fma" => (
-                by_half!(kind, H,
-                one ter!(u16, u16, u16 => u16, how of modifiers, |a, b, c| half::fma::<H>(a, b, c, how)),
-                two ter!(u32, u32, u32 => u32, how of modifiers, |a, b, c| half::both_3(a, b, c, |a, b, c| half::fma::<H>(a, b, c, how)))),
-                3,
-            ),
+            "add" => (of_two!(kind, imm, add), 2),
+            "sub" => (of_two!(kind, imm, subtract), 2),
+            "mul" => (of_two!(kind, imm, multiply), 2),
+            "fma" if oob => (of_three!(kind, imm, fma_in_bounds), 3),
+            "fma" => (of_three!(kind, imm, fma), 3),
             "abs" => (
                 by_half!(kind, H,
                 one un!(u16 => u16, how of modifiers, |a| half::absolute::<H>(a, how.ftz)),

@@ -3,7 +3,9 @@
 use super::builder::Builder;
 use super::macros::{bin, by_integer, by_whole, line_bin, line_ter, slow_bin, slow_ter, ter, un};
 use super::modifiers::{Modifiers, Refusal};
-use crate::code::{Code, Form, Line, OnLanes, Pure, Value, Width, bits, once, pack};
+use crate::code::{
+    Code, Form, Line, Narrow, OnLanes, Pure, Value, Width, bits, has_wide_vectors, once, pack,
+};
 use crate::math::integer::{self, Integer};
 use crate::math::packed;
 use crate::syntax::tree::Operand;
@@ -26,7 +28,8 @@ impl<'t> Builder<'_, 't> {
                     "abs" => by_integer!(kind, T => un!(T => T, |a| Integer::absolute(a))),
                     _ => by_integer!(kind, T => un!(T => T, |a| a.wrapping_neg())),
                 };
-                self.one(run, kind, o)
+                let form = if name == "abs" { Form::Absolute } else { Form::Negate };
+                self.one(with_form(run, kind, |width| Some(form(width))), kind, o)
             }
             "sad" => {
                 let run = by_integer!(kind, T => ter!(T, T, T => T, |a, b, c| a.sum_of_absolute_difference(b, c)));
@@ -133,7 +136,10 @@ impl<'t> Builder<'_, 't> {
                 slow_bin!(T, T => T, |_op, a, b| a.remainder(b))
             ),
         };
-        let run = run.as_form(if relu { None } else { binary_form(name, kind) });
+        let run = match relu {
+            true => run,
+            false => with_form(run, kind, |width| binary_form(name, width, kind.is_signed())),
+        };
         self.plain(run, kind, &[kind, kind], o, 0)
     }
 
@@ -199,7 +205,11 @@ impl<'t> Builder<'_, 't> {
                 false => Form::MultiplyWide { signed },
                 true => Form::MultiplyWideAdd { signed },
             };
-            let run = run.as_form(whole(kind).map(|_| form));
+            let run = match (kind, add) {
+                (Type::U16 | Type::S16, false) => run
+                    .as_narrow(Form::Multiply(Width::Word), Narrow { bits: 16, signed, kept: 32 }),
+                _ => run.as_form(whole(kind).map(|_| form)),
+            };
             let sources = [kind, kind, wide];
             return self.plain(run, wide, &sources[..if add { 3 } else { 2 }], o, 0);
         }
@@ -222,7 +232,7 @@ impl<'t> Builder<'_, 't> {
             }
         };
         let form = if add { Form::MultiplyAdd } else { Form::Multiply };
-        let run = run.as_form(whole(kind).filter(|_| part == 0).map(form));
+        let run = with_form(run, kind, |width| (part == 0).then(|| form(width)));
         self.plain(run, kind, &[kind; 3][..if add { 3 } else { 2 }], o, 0)
     }
 
@@ -416,14 +426,27 @@ pub(super) fn whole(kind: Type) -> Option<Width> {
     }
 }
 
-/// The form of a sum, a difference, or the lower or greater one of two integers.
-fn binary_form(name: &str, kind: Type) -> Option<Form> {
-    let (width, signed) = (whole(kind)?, kind.is_signed());
+/// A function of integers of a type with its form: they fill their registers, or are 16 bits of words.
+pub(super) fn with_form(run: Pure, kind: Type, form: impl FnOnce(Width) -> Option<Form>) -> Pure {
+    match (whole(kind), kind) {
+        (Some(width), _) => run.as_form(form(width)),
+        (None, Type::U16 | Type::S16 | Type::B16) => {
+            let narrow = Narrow { bits: 16, signed: kind.is_signed(), kept: 16 };
+            run.as_narrow(form(Width::Word), narrow)
+        }
+        _ => run,
+    }
+}
+
+/// The form of a function of two integers.
+fn binary_form(name: &str, width: Width, signed: bool) -> Option<Form> {
     match (name, width) {
         ("add", _) => Some(Form::Add(width)),
         ("sub", _) => Some(Form::Subtract(width)),
         ("min", Width::Word) => Some(Form::Minimum { signed }),
         ("max", Width::Word) => Some(Form::Maximum { signed }),
+        ("div", Width::Word) => has_wide_vectors().then_some(Form::Divide { signed }),
+        ("rem", Width::Word) => has_wide_vectors().then_some(Form::Remainder { signed }),
         _ => None,
     }
 }

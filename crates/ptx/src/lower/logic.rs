@@ -1,19 +1,22 @@
 //! Logic, shifts, permutations, moves, selections.
 
 use super::builder::{Builder, Local};
-use super::integer::whole;
+use super::integer::{whole, with_form};
 use super::macros::{bin, by_bits, by_integer, line_bin, line_un, pure, ter, un};
 use super::modifiers::{Modifiers, Refusal};
 use super::operands::width;
 use crate::code::{
-    Code, Form, Lanes, Line, Logic, OnLanes, Op, Pure, RANK_SHIFT, Slot, Value, WIDTH, Width, bits,
-    once,
+    Code, Form, Lanes, Line, Logic, Narrow, OnLanes, Op, Pure, RANK_SHIFT, Slot, Value, WIDTH,
+    Width, bits, field_at, once,
 };
 use crate::math::compare::Comparison;
 use crate::math::integer::Integer;
 use crate::math::single;
 use crate::syntax::tree::Operand;
 use crate::types::Type;
+
+/// The lower half of a word.
+const HALF: Narrow = Narrow { bits: 16, signed: false, kept: 16 };
 
 impl<'t> Builder<'_, 't> {
     /// `and`, `or`, `xor`, `not`, `cnot`
@@ -49,7 +52,7 @@ impl<'t> Builder<'_, 't> {
             "xor" => by_bits!(kind, T => bin!(T, T => T, |a, b| a ^ b)),
             "not" => {
                 let run = by_bits!(kind, T => un!(T => T, |a| !a));
-                return self.one(run.as_form(whole(kind).map(Form::Not)), kind, o);
+                return self.one(with_form(run, kind, |width| Some(Form::Not(width))), kind, o);
             }
             _ => return self.one(by_bits!(kind, T => un!(T => T, |a| T::from(a == 0))), kind, o),
         };
@@ -58,7 +61,8 @@ impl<'t> Builder<'_, 't> {
             "or" => Form::Or,
             _ => Form::Xor,
         };
-        self.plain(run.as_form(whole(kind).map(form)), kind, &[kind; 2], o, 0)
+        let run = with_form(run, kind, |width| Some(form(width)));
+        self.plain(run, kind, &[kind; 2], o, 0)
     }
 
     /// `shl`, `shr`
@@ -75,11 +79,11 @@ impl<'t> Builder<'_, 't> {
             (amount.filter(|&amount| amount < u64::from(width(kind))), o.len())
         {
             let run: Pure = if name == "shl" { shift_left(kind)? } else { shift_right(kind)? };
-            let form = whole(kind).map(|width| match name {
-                "shl" => Form::ShiftLeft(width),
-                _ => Form::ShiftRight { width, signed: kind.is_signed() },
+            let run = with_form(run, kind, |width| match name {
+                "shl" => Some(Form::ShiftLeft(width)),
+                _ => Some(Form::ShiftRight { width, signed: kind.is_signed() }),
             });
-            return self.plain(run.as_form(form), kind, &[kind], &o[..2], amount);
+            return self.plain(run, kind, &[kind], &o[..2], amount);
         }
         let run = if name == "shl" {
             by_bits!(kind, T => bin!(T, u32 => T, |a, b| a.shift_left(b)))
@@ -151,7 +155,12 @@ impl<'t> Builder<'_, 't> {
                     u32::from_le_bytes([a, b, c, d])
                 });
             }),
-            (32, _) => bin!(u16, u16 => u32, |a, b| u32::from(a) | u32::from(b) << 16),
+            (32, _) => {
+                slots.reverse();
+                let run = bin!(u16, u16 => u32, |b, a| u32::from(a) | u32::from(b) << 16);
+                self.emit(Code::Pure(run.as_form(Form::Insert)), &[d], &slots, field_at(16, 16));
+                return Ok(());
+            }
             (_, 2) => {
                 bin!(u32, u32 => u64, |a, b| u64::from(a) | u64::from(b) << 32).as_form(Form::Pair)
             }
@@ -182,7 +191,8 @@ impl<'t> Builder<'_, 't> {
         let run: Pure = match (width(kind), part.bytes() * 8) {
             (16, _) => pure!(|l, op| take_apart::<u16, u8>(l, op, |a, i| (a >> (8 * i)) as u8)),
             (32, 8) => pure!(|l, op| take_apart::<u32, u8>(l, op, |a, i| (a >> (8 * i)) as u8)),
-            (32, _) => pure!(|l, op| take_apart::<u32, u16>(l, op, |a, i| (a >> (16 * i)) as u16)),
+            (32, _) => pure!(|l, op| take_apart::<u32, u16>(l, op, |a, i| (a >> (16 * i)) as u16))
+                .as_form(Form::SplitWord),
             (_, 32) => pure!(|l, op| take_apart::<u64, u32>(l, op, |a, i| (a >> (32 * i)) as u32))
                 .as_form(Form::Split),
             _ => pure!(|l, op| take_apart::<u64, u16>(l, op, |a, i| (a >> (16 * i)) as u16)),
@@ -210,12 +220,12 @@ impl<'t> Builder<'_, 't> {
         let run: Pure = by_bits!(kind, T => pure!(|l, op| choose::<T>(l, op, l.predicate(op.s[2])))
                 .or(|lines, l, op| once::select::<T>(lines, l, op)));
         // Floats are chosen as their bits.
-        let form = match width(kind) {
-            32 => Some(Form::Select(Width::Word)),
-            64 => Some(Form::Select(Width::Double)),
-            _ => None,
+        let run = match width(kind) {
+            64 => run.as_form(Form::Select(Width::Double)),
+            32 => run.as_form(Form::Select(Width::Word)),
+            _ => run.as_narrow(Form::Select(Width::Word), HALF),
         };
-        self.plain(run.as_form(form), kind, &[kind, kind, Type::Pred], o, 0)
+        self.plain(run, kind, &[kind, kind, Type::Pred], o, 0)
     }
 
     /// `slct`: the first source if the third is not negative
@@ -338,7 +348,7 @@ fn and(kind: Type) -> Result<Pure, Refusal> {
 /// A copy of a register of so many bits.
 fn same(bits: u32) -> Pure {
     match bits {
-        16 => un!(u16 => u16, |a| a),
+        16 => un!(u16 => u16, |a| a).as_narrow(Form::Copy(Width::Word), HALF),
         64 => line_un!(u64 => u64, |a| Some(a), a).as_form(Form::Copy(Width::Double)),
         _ => line_un!(u32 => u32, |a| Some(a), a).as_form(Form::Copy(Width::Word)),
     }

@@ -5,7 +5,7 @@ use super::macros::un;
 use super::modifiers::Refusal;
 use super::special::special;
 use super::symbols::Symbol;
-use crate::code::{Code, Constant, File, OnLanes, Place, Pure, Slot, Special};
+use crate::code::{Code, Constant, File, Form, OnLanes, Place, Pure, Slot, Special};
 use crate::syntax::tree::{Operand, Variable};
 use crate::types::Type;
 
@@ -128,7 +128,8 @@ impl<'t> Builder<'_, 't> {
                 } else {
                     |lanes, op| lanes.set_predicate(op.d[0], u32::MAX)
                 };
-                self.emit(Code::Pure(Pure::of(set)), &[slot], &[], 0);
+                let run = Pure::of(set).as_form(Form::Always { holds: value != 0 });
+                self.emit(Code::Pure(run), &[slot], &[], 0);
                 Ok(slot)
             }
             Operand::Not(name) => {
@@ -136,7 +137,8 @@ impl<'t> Builder<'_, 't> {
                 let slot = self.temporary(File::Predicate);
                 let not: OnLanes =
                     |lanes, op| lanes.set_predicate(op.d[0], !lanes.predicate(op.s[0]));
-                self.emit(Code::Pure(Pure::of(not)), &[slot], &[inner], 0);
+                let run = Pure::of(not).as_form(Form::Predicate { negated: true });
+                self.emit(Code::Pure(run), &[slot], &[inner], 0);
                 Ok(slot)
             }
             Operand::Name("%is_explicit_cluster") => {
