@@ -27,14 +27,16 @@ pub(crate) struct Axis {
     pub(crate) is_line: u32,
     /// One if both halves are lines with the step, else zero.
     pub(crate) is_halves: u32,
+    /// The values of all lanes.
+    pub(crate) values: [u32; WIDTH],
 }
 
 impl Axis {
     pub(crate) fn of(values: &[u32; WIDTH]) -> Self {
         let [first, second] = [0, 1].map(|half| values[half * WIDTH / 2]);
         let step = half_step(values);
-        let is_line = Line::through(values).is_some().into();
-        Self { first, step: step.unwrap_or(0), second, is_line, is_halves: step.is_some().into() }
+        let [is_line, is_halves] = [Line::through(values).is_some(), step.is_some()].map(u32::from);
+        Self { first, step: step.unwrap_or(0), second, is_line, is_halves, values: *values }
     }
 }
 

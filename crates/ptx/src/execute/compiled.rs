@@ -69,6 +69,15 @@ impl<'a> Engine<'a> {
         })
     }
 
+    /// The next position behind another at which a piece begins, for whole warps or for parts. The interpreter
+    /// goes no further, as a turn may have ended within the code of a piece.
+    #[inline(always)]
+    pub(super) fn next_piece(&self, is_whole: bool, pc: u32) -> u32 {
+        let of = if is_whole { Of::Whole } else { Of::Part };
+        let position = self.pieces.as_ref().and_then(|pieces| pieces.compiled.at(of, pc));
+        position.and_then(Position::next_piece).unwrap_or(u32::MAX)
+    }
+
     /// Runs a warp by pieces, and by the barriers and the ends between them, for up to `quantum`
     /// instructions: as far as all of its lanes are together.
     #[inline(always)]

@@ -201,7 +201,10 @@ impl<'a> Engine<'a> {
                 meeting = meeting.min(warp.meeting(fragment));
                 continue;
             }
-            let end = fragment.pc.saturating_add(slice - *spent).min(meeting);
+            let mut end = fragment.pc.saturating_add(slice - *spent).min(meeting);
+            if fragment.is_kernel() {
+                end = end.min(self.next_piece(is_whole, fragment.pc));
+            }
             let begin = fragment.pc;
             let straight = self.straight(common, warp, fragment, end);
             let is_over = straight.is_ok() && fragment.pc >= end;

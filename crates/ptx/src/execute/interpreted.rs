@@ -21,6 +21,12 @@ impl<'a> Engine<'a> {
         false
     }
 
+    /// No piece ever begins.
+    #[inline(always)]
+    pub(super) fn next_piece(&self, _: bool, _: u32) -> u32 {
+        u32::MAX
+    }
+
     /// The interpreter executes the turn.
     #[inline(always)]
     pub(super) fn by_pieces(

@@ -68,6 +68,8 @@ impl Piece {
 pub(crate) struct Position {
     /// How often a warp was here and no piece fitted; the most if no piece will ever be made.
     visits: AtomicU32,
+    /// The next position at which a piece begins; 0 if there is none.
+    next: AtomicU32,
     /// There if a piece was made: most positions have none, and few of them fit in a processor's cache.
     variants: OnceLock<Box<Variants>>,
 }
@@ -96,6 +98,12 @@ impl Position {
     /// Whether a warp was here for which no piece fitted.
     fn was_visited(&self) -> bool {
         self.has_pieces() || self.visits.load(Ordering::Relaxed) > 0
+    }
+
+    /// The next position at which a piece begins, if there is one.
+    #[inline(always)]
+    pub(crate) fn next_piece(&self) -> Option<u32> {
+        Some(self.next.load(Ordering::Relaxed)).filter(|next| *next > 0)
     }
 
     /// Whether no piece will be made.
@@ -198,6 +206,9 @@ impl Compiled {
         };
         let extents = Extent::all((program, targets), (of, position), is_worth, has_parts);
         self.make(program, (of, extents), at, calls, seen);
+        if at.has_pieces() {
+            note_piece(&positions[..position as usize], position);
+        }
     }
 
     fn make(
@@ -230,6 +241,16 @@ impl Compiled {
         // Without a piece now, none will ever be made here.
         let is_last = made.is_none_or(|free| free + 1 == VARIANTS);
         at.visits.store(if is_last { u32::MAX } else { 0 }, Ordering::Relaxed);
+    }
+}
+
+/// A piece begins behind some positions: it is the next one of the last of them.
+fn note_piece(before: &[Position], position: u32) {
+    for at in before.iter().rev() {
+        if at.next_piece().is_some_and(|next| next <= position) {
+            break;
+        }
+        at.next.store(position, Ordering::Relaxed);
     }
 }
 
@@ -298,5 +319,21 @@ impl Maker {
         let is_retired = AtomicBool::default();
         let lanes = expected.lanes;
         Some(Piece { code, lanes, most, first_site, sites, failures, is_retired })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_position_knows_the_next_piece() {
+        let positions: Vec<Position> = std::iter::repeat_with(Position::default).take(9).collect();
+        for begins in [5, 8, 2, 3] {
+            note_piece(&positions[..begins], begins as u32);
+        }
+        let next: Vec<_> = positions.iter().map(Position::next_piece).collect();
+        let expected = [2, 2, 3, 5, 5, 8, 8, 8].map(Some);
+        assert_eq!(next, [&expected[..], &[None]].concat());
     }
 }

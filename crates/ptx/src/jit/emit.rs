@@ -239,6 +239,14 @@ impl<'f> Emit<'f> {
         [first, second]
     }
 
+    /// The coordinates of the threads of each half of the warp.
+    pub(super) fn thread_rows(&mut self, axis: u8) -> [Value; 2] {
+        let axes = self.field(offset_of!(State, thread));
+        let row = usize::from(axis) * size_of::<Axis>() + offset_of!(Axis, values);
+        [0, size_of::<[u32; WIDTH]>() / 2]
+            .map(|half| self.build.ins().iadd_imm(axes, (row + half) as i64))
+    }
+
     /// The line of a register: the type of its numbers, the base, and the offset of its first number.
     /// The step follows.
     pub(super) fn line_of(&self, is_double: bool, place: u16) -> (Type, Value, i32) {

@@ -6,7 +6,7 @@
 use cranelift_codegen::ir::{InstBuilder, Value};
 
 use super::emit::{Emit, WORDS};
-use super::segment::{Source, is_double};
+use super::segment::{Made, Source, is_double};
 use super::translate::{Holds, Mask, Translate};
 use super::value::{GROUPS, Halves, LineOf};
 use crate::code::{Form, Op, Register, Special, WIDTH};
@@ -78,6 +78,15 @@ impl Translate<'_, '_> {
         let Some(step) = self.task.observed.half_special_step(special) else { return false };
         let firsts = self.emit.thread(axis, step, true, self.begins);
         self.set_halves(register, firsts.map(|first| LineOf { first, step, constant: None }));
+        true
+    }
+
+    /// Coordinates of threads that are on no lines. Returns whether the special register has some.
+    pub(super) fn thread_row(&mut self, special: Special, register: Register) -> bool {
+        let Special::Thread(axis) = special else { return false };
+        let rows = self.emit.thread_rows(axis);
+        let at = self.segment.make(Made::Rows(rows, false));
+        self.set_made(register, at);
         true
     }
 

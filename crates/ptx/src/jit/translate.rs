@@ -350,7 +350,7 @@ impl<'f, 'p> Translate<'f, 'p> {
         let register = Register { file: File::Word, place: op.d[0] };
         let Some(step) = self.task.observed.special_step(special) else {
             let Some(values) = special.of_lane() else {
-                return self.half_special(special, register);
+                return self.half_special(special, register) || self.thread_row(special, register);
             };
             let group = |at: usize| std::array::from_fn(|lane| values[4 * at + lane]);
             let words = std::array::from_fn(|at| self.emit.words_of(group(at)));

@@ -324,18 +324,24 @@ fn whole_integers(form: Form) -> Option<Pure> {
 /// From integers to floats.
 fn from_integer(form: Form) -> Result<Pure, Refusal> {
     let near = form.rounding == Some(Rounding::Nearest) && !form.sat;
-    let signed = form.from.is_signed();
+    let (bits, signed) = (8 * form.from.bytes(), form.from.is_signed());
+    let narrow = Narrow { bits, signed, kept: 32 };
     if form.rounding.is_none() && !(form.to == Type::F64 && width(form.from) <= 32) {
         return Err("a conversion from an integer names its rounding".to_owned());
     }
     Ok(match form.to {
         Type::F32 if near => {
-            let known = (width(form.from) == 32).then_some(Known::FloatOf { signed });
-            by_any_integer!(form.from, A => un!(A => u32, |a| (a as f32).to_bits())).as_form(known)
+            let known = (bits <= 32).then_some(Known::FloatOf { signed });
+            let run: Pure =
+                by_any_integer!(form.from, A => un!(A => u32, |a| (a as f32).to_bits()));
+            run.as_narrow(known, narrow)
         }
         Type::F64 if !form.sat && (near || width(form.from) <= 32) => {
-            let known = (signed && width(form.from) == 32).then_some(Known::DoubleOf);
-            by_any_integer!(form.from, A => un!(A => u64, |a| (a as f64).to_bits())).as_form(known)
+            // Each integer of fewer bits is a signed one of 32 bits.
+            let known = (bits < 32 || signed && bits == 32).then_some(Known::DoubleOf);
+            let run: Pure =
+                by_any_integer!(form.from, A => un!(A => u64, |a| (a as f64).to_bits()));
+            run.as_narrow(known, narrow)
         }
         Type::F32 => by_any_integer!(form.from, A => if signed {
             slow_un!(A => u32, |op, a| convert::f32_from_integer(Whole::from(a as i64), rounding(op.imm), sat(op.imm)))

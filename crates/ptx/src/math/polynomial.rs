@@ -11,15 +11,16 @@ use super::coefficients::Segment;
 /// It has no branch, so that a loop over it is vectorised.
 #[inline(always)]
 pub(super) fn square<const BITS: u32>(value: u32) -> i32 {
-    let mut sum = 0;
+    // The products of the upper eight bits with each other are their square: nothing of it is left out but
+    // the square of the last bit.
+    let (high, low) = (value >> (BITS - 8), value & ((1 << (BITS - 8)) - 1));
+    let mut sum = (high * high) >> 1;
     let mut place = 0;
-    // The bit at a place from the left has the weight 2^-(place + 1).
-    while place < 8 {
-        let is_set = (value >> (BITS - 1 - place) & 1).wrapping_neg();
-        // The bits to its right, doubled, down to the weight 2^-15; and the bit's own square.
-        let right = value & ((1 << (BITS - 1 - place)) - 1);
-        let own = if place < 7 { 1 << (13 - 2 * place) } else { 0 };
-        sum += ((right >> (BITS - 15 + place)) + own) & is_set;
+    // The bit at a place from the left has the weight 2^-(place + 1). Its products with the lower bits are
+    // doubled, and end at the weight 2^-15.
+    while place < 7 {
+        let is_set = (value << (32 - BITS + place)).cast_signed() >> 31;
+        sum += (low >> (BITS - 15 + place)) & is_set.cast_unsigned();
         place += 1;
     }
     sum.cast_signed()
@@ -94,4 +95,29 @@ pub(super) fn whole_of_64(table: &[[f64; 3]; 64], argument: u32) -> f64 {
     let inner = argument & 0x1_ffff;
     let square = f64::from(square::<17>(inner));
     constant + linear * f64::from(inner.cast_signed()) + quadratic * square
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The square, product of two bits by product of two bits.
+    fn by_bits<const BITS: u32>(value: u32) -> i32 {
+        let bit = |place: u32| (value >> (BITS - 1 - place) & 1).cast_signed();
+        (0..8)
+            .map(|place| {
+                let own = if place < 7 { bit(place) << (13 - 2 * place) } else { 0 };
+                let right = (place + 1..BITS).filter(|other| place + other <= 14);
+                own + right
+                    .map(|other| (bit(place) * bit(other)) << (14 - place - other))
+                    .sum::<i32>()
+            })
+            .sum()
+    }
+
+    #[test]
+    fn a_square_leaves_out_the_products_of_bits_below_its_last_place() {
+        assert!((0..1 << 16).all(|value| square::<16>(value) == by_bits::<16>(value)));
+        assert!((0..1 << 17).all(|value| square::<17>(value) == by_bits::<17>(value)));
+    }
 }
