@@ -8,7 +8,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::op::{Code, Op, Place, UNGUARDED};
+use super::access::Place;
+use super::op::{Code, Op, UNGUARDED};
 
 /// A store fewer instructions behind a load does not wait for other warps on a GPU either. A load of other
 /// memory and a loop take as long as so many.

@@ -177,8 +177,8 @@ impl<T: Wrapping> Line<T> {
     pub(crate) fn fill(self, values: &mut [T; WIDTH]) {
         // Eight at a time, so that they are vectors.
         let mut next = [self.first; 8];
-        for lane in 1..8 {
-            next[lane] = next[lane - 1].plus(self.step);
+        for (lane, value) in next.iter_mut().enumerate() {
+            *value = self.at(lane);
         }
         let further = self.step.times(T::of(8));
         for eight in values.as_chunks_mut::<8>().0 {

@@ -1,5 +1,6 @@
 //! The lowered form: instructions that work on all 32 lanes of a warp at once.
 
+mod access;
 mod allocate;
 mod apply;
 mod even;
@@ -17,6 +18,7 @@ mod unit;
 mod uses;
 mod wide;
 
+pub(crate) use access::*;
 pub(crate) use allocate::{allocate, blocks};
 pub(crate) use apply::{
     binary, compare, quaternary, slow_binary, slow_ternary, slow_unary, ternary, unary,

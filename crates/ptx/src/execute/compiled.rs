@@ -255,7 +255,8 @@ impl<'a> Engine<'a> {
         state.words = warp.words.as_mut_ptr().cast();
         state.doubles = warp.doubles.as_mut_ptr().cast();
         state.predicates = warp.predicates.as_mut_ptr();
-        (state.local, state.local_bytes) = (warp.local_pointer(0, 0), warp.local_bytes.into());
+        state.local = warp.local_pointer(0, 0);
+        state.local_bytes = warp.local_bytes.into();
         state.thread = &raw const self.rules.shape.axes[warp.index as usize];
         state.round = self.reach.kept.round();
     }

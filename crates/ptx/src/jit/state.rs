@@ -16,9 +16,8 @@ pub(crate) struct State {
     pub(crate) params: *const u8,
     pub(crate) shared: *mut u8,
     pub(crate) shared_bytes: u64,
-    /// The local memory of the first lane, and the bytes that each lane has: the lanes follow one another.
+    /// The local memory of the first lane: the lanes follow one another.
     pub(crate) local: *mut u8,
-    pub(crate) local_bytes: u64,
     pub(crate) sites: *mut Site,
     /// The round for which windows hold.
     pub(crate) round: u64,
@@ -48,6 +47,8 @@ pub(crate) struct State {
     pub(crate) block: *const [u32; 3],
     pub(crate) threads: *const [u32; 3],
     pub(crate) blocks: *const [u32; 3],
+    /// The bytes of local memory of a lane. Not beside their address: both would be stored as one vector.
+    pub(crate) local_bytes: u64,
     /// How many instructions of threads were not executed that a whole warp would have, as these took no part
     /// in a detour.
     pub(crate) idle: u64,
