@@ -21,7 +21,8 @@ const TYPES: [(&str, &str, u32); 9] = [
     ("v2.b64", "{%d, %f}", 16),
 ];
 
-/// A kernel that stores and loads at an offset of each lane, at one that all share, and as some lanes only.
+/// A kernel that fills local memory with numbers of each lane, and stores and loads at an offset of each lane,
+/// at one that all share, and as some lanes only.
 fn text(last: &str) -> String {
     let accesses: String = TYPES
         .iter()
@@ -47,7 +48,11 @@ fn text(last: &str) -> String {
         ".local .align 16 .b8 table[640];
          .reg .b32 %x, %y, %z, %h; .reg .b64 %a, %s, %l, %d, %f, %i, %k, %base; .reg .pred %p, %q;
          mov.u32 %h, %t; mov.u32 %x, %t; mov.u32 %y, 1; mov.u32 %z, 2; mov.u64 %d, 3; mov.u64 %f, 4;
-         mov.u64 %base, table; mov.u64 %k, 0;
+         mov.u64 %base, table; mov.u64 %k, 0; mul.lo.u32 %x, %t, 69069;
+         each:
+         add.u64 %a, %base, %k; add.u32 %x, %x, 40503; st.local.u32 [%a], %x;
+         add.u64 %k, %k, 4; setp.lt.u64 %q, %k, 640; @%q bra each;
+         mov.u64 %k, 0;
          again:
          mul.lo.u32 %x, %h, 40503; and.b32 %x, %x, 7; cvt.u64.u32 %i, %x; setp.gt.u32 %p, %x, 3;
          {accesses}
