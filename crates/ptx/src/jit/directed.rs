@@ -23,11 +23,9 @@ impl Emit<'_> {
         let sums = [0, 1].map(|half| self.exact_sum([a[half], b[half], c[half]]));
         let value = self.demoted([0, 1].map(|half: usize| sums[half].near));
         let back = self.promoted(value);
-        let (mut too_large, mut zeros) = ([value; 2], [value; 2]);
-        for half in 0..2 {
-            (too_large[half], zeros[half]) = self.rounded_up(back[half], &sums[half]);
-        }
-        let (too_large, zeros) = (self.low_halves(too_large), self.low_halves(zeros));
+        let rounded = [0, 1].map(|half: usize| self.rounded_up(back[half], &sums[half]));
+        let too_large = self.low_halves(rounded.map(|(too_large, _)| too_large));
+        let zeros = self.low_halves(rounded.map(|(_, is_zero)| is_zero));
         let below = self.next_below(value);
         let value = self.build.ins().bitselect(too_large, below, value);
         // An exact zero is negative, but as a sum of two positive ones.

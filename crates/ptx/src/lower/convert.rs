@@ -2,7 +2,7 @@
 
 use super::builder::Builder;
 use super::conversion::{Form, is_integer};
-use super::float::{encode, ftz, how, rounding, sat};
+use super::float::{encode, flags, ftz, how, rounding, sat};
 use super::macros::{bin, by_any_integer, line_un, slow_bin, slow_ter, slow_un, un};
 use super::modifiers::{Modifiers, Refusal};
 use super::operands::width;
@@ -24,11 +24,6 @@ fn modifiers(imm: u64) -> convert::Modifiers {
         relu: imm & 0x400 != 0,
         finite: imm & 0x800 != 0,
     }
-}
-
-/// `.ftz` and `.sat` of an immediate.
-fn flags(imm: u64) -> (bool, bool) {
-    (ftz(imm), sat(imm))
 }
 
 impl<'t> Builder<'_, 't> {
@@ -414,8 +409,10 @@ fn floats(form: Form) -> Result<Pure, Refusal> {
             slow_un!(u32 => u32, |op, a| convert::round_f32(a, rounding(op.imm), ftz(op.imm), sat(op.imm)))
         }
         (Type::F32, Type::F32) => {
-            un!(u32 => u32, flags of flags, |a| convert::same_f32(a, flags.0, flags.1))
-                .as_form(form.sat.then_some(Known::FloatClamp))
+            let run: Pure = flags!(form.ftz, form.sat, |F, S| {
+                un!(u32 => u32, |a| convert::same_f32(a, F, S))
+            });
+            run.as_form(form.sat.then_some(Known::FloatClamp))
         }
         (Type::F64, Type::F64) if integral && !form.sat => {
             by_integral!(form, ROUNDING => {

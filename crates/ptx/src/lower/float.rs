@@ -170,9 +170,12 @@ impl<'t> Builder<'_, 't> {
             }
             _ => return Err(format!("`{name}` is not supported for .f32")),
         };
-        let down = name == "fma" && rounding == Rounding::Down && !ftz;
-        let form = if down { Some(Form::FloatFusedDown) } else { form(name, Width::Word) };
-        let run = run.as_form(form.filter(|_| (near || down) && !sat));
+        let run = run.as_form(match rounding {
+            _ if sat => None,
+            Rounding::Nearest => form(name, Width::Word),
+            Rounding::Down if name == "fma" && !ftz => Some(Form::FloatFusedDown),
+            _ => None,
+        });
         let count = if matches!(name, "fma" | "mad") { 3 } else { 2 };
         self.plain(run, kind, &[kind; 3][..count], o, imm)?;
         if written.is_none() {

@@ -42,35 +42,39 @@ macro_rules! by_half {
     };
 }
 
-/// Arithmetic without modifiers. Most of it has none: a function of its own takes half the time.
-const PLAIN: half::Modifiers = half::Modifiers { ftz: false, sat: false, relu: false };
+/// No modifiers, as most arithmetic has it: a function that knows so has fewer steps.
+fn none(_: u64) -> half::Modifiers {
+    half::Modifiers::default()
+}
 
 /// A function of two halves, by the type, with the modifiers of an immediate.
 macro_rules! of_two {
+    (@ $kind:expr, $function:ident, $of:ident) => {
+        by_half!($kind, H,
+            one bin!(u16, u16 => u16, how of $of, |a, b| half::$function::<H>(a, b, how)),
+            two bin!(u32, u32 => u32, how of $of, |a, b| half::both_2(a, b, |a, b| half::$function::<H>(a, b, how))))
+    };
     ($kind:expr, $imm:expr, $function:ident) => {
         if $imm == 0 {
-            by_half!($kind, H,
-                one bin!(u16, u16 => u16, |a, b| half::$function::<H>(a, b, PLAIN)),
-                two bin!(u32, u32 => u32, |a, b| half::both_2(a, b, |a, b| half::$function::<H>(a, b, PLAIN))))
+            of_two!(@ $kind, $function, none)
         } else {
-            by_half!($kind, H,
-                one bin!(u16, u16 => u16, how of modifiers, |a, b| half::$function::<H>(a, b, how)),
-                two bin!(u32, u32 => u32, how of modifiers, |a, b| half::both_2(a, b, |a, b| half::$function::<H>(a, b, how))))
+            of_two!(@ $kind, $function, modifiers)
         }
     };
 }
 
 /// A function of three halves, likewise.
 macro_rules! of_three {
+    (@ $kind:expr, $function:ident, $of:ident) => {
+        by_half!($kind, H,
+            one ter!(u16, u16, u16 => u16, how of $of, |a, b, c| half::$function::<H>(a, b, c, how)),
+            two ter!(u32, u32, u32 => u32, how of $of, |a, b, c| half::both_3(a, b, c, |a, b, c| half::$function::<H>(a, b, c, how))))
+    };
     ($kind:expr, $imm:expr, $function:ident) => {
         if $imm == 0 {
-            by_half!($kind, H,
-                one ter!(u16, u16, u16 => u16, |a, b, c| half::$function::<H>(a, b, c, PLAIN)),
-                two ter!(u32, u32, u32 => u32, |a, b, c| half::both_3(a, b, c, |a, b, c| half::$function::<H>(a, b, c, PLAIN))))
+            of_three!(@ $kind, $function, none)
         } else {
-            by_half!($kind, H,
-                one ter!(u16, u16, u16 => u16, how of modifiers, |a, b, c| half::$function::<H>(a, b, c, how)),
-                two ter!(u32, u32, u32 => u32, how of modifiers, |a, b, c| half::both_3(a, b, c, |a, b, c| half::$function::<H>(a, b, c, how))))
+            of_three!(@ $kind, $function, modifiers)
         }
     };
 }

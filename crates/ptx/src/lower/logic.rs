@@ -6,17 +6,14 @@ use super::macros::{bin, by_bits, by_integer, line_bin, line_un, pure, ter, un};
 use super::modifiers::{Modifiers, Refusal};
 use super::operands::width;
 use crate::code::{
-    Code, Form, Lanes, Line, Logic, Narrow, OnLanes, Op, Pure, RANK_SHIFT, Slot, Value, WIDTH,
-    Width, bits, field_at, once,
+    Code, Form, Lanes, Line, Logic, OnLanes, Op, Pure, RANK_SHIFT, Slot, Value, WIDTH, Width, bits,
+    field_at, once,
 };
 use crate::math::compare::Comparison;
 use crate::math::integer::Integer;
 use crate::math::single;
 use crate::syntax::tree::Operand;
 use crate::types::Type;
-
-/// The lower half of a word.
-const HALF: Narrow = Narrow { bits: 16, signed: false, kept: 16 };
 
 impl<'t> Builder<'_, 't> {
     /// `and`, `or`, `xor`, `not`, `cnot`
@@ -223,7 +220,7 @@ impl<'t> Builder<'_, 't> {
         let run = match width(kind) {
             64 => run.as_form(Form::Select(Width::Double)),
             32 => run.as_form(Form::Select(Width::Word)),
-            _ => run.as_narrow(Form::Select(Width::Word), HALF),
+            _ => with_form(run, Type::B16, |width| Some(Form::Select(width))),
         };
         self.plain(run, kind, &[kind, kind, Type::Pred], o, 0)
     }
@@ -348,7 +345,7 @@ fn and(kind: Type) -> Result<Pure, Refusal> {
 /// A copy of a register of so many bits.
 fn same(bits: u32) -> Pure {
     match bits {
-        16 => un!(u16 => u16, |a| a).as_narrow(Form::Copy(Width::Word), HALF),
+        16 => with_form(un!(u16 => u16, |a| a), Type::B16, |width| Some(Form::Copy(width))),
         64 => line_un!(u64 => u64, |a| Some(a), a).as_form(Form::Copy(Width::Double)),
         _ => line_un!(u32 => u32, |a| Some(a), a).as_form(Form::Copy(Width::Word)),
     }
