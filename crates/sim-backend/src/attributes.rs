@@ -74,14 +74,14 @@ impl AttributeChange {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attributes {
     truth: Runs<PageAttributes>,
+    /// What the driver believes, of regions where that may differ from the truth.
     driver: Runs<PageAttributes>,
 }
 
 impl Attributes {
     /// A managed allocation, a slab or the region of a pool appeared: nothing is set.
     pub(crate) fn add_region(&mut self, pages: Range<u64>) {
-        self.truth.add_region(pages.clone(), PageAttributes::default());
-        self.driver.add_region(pages, PageAttributes::default());
+        self.truth.add_region(pages, PageAttributes::default());
     }
 
     /// It went.
@@ -93,26 +93,37 @@ impl Attributes {
     /// Memory of a pool appeared in its region, where some may have been before: the driver keeps
     /// where that was last asked to go (CONTRACT-64).
     pub(crate) fn add_pool_memory(&mut self, pages: &Range<u64>) {
-        for runs in [&mut self.truth, &mut self.driver] {
-            runs.update(pages.clone(), |page| {
-                let last_prefetch = page.last_prefetch;
-                *page = PageAttributes { last_prefetch, ..PageAttributes::default() };
-            });
+        let keep = |page: &mut PageAttributes| {
+            let last_prefetch = page.last_prefetch;
+            *page = PageAttributes { last_prefetch, ..PageAttributes::default() };
+        };
+        self.truth.update(pages.clone(), keep);
+        if self.driver.containing(pages.start).is_some() {
+            self.driver.update(pages.clone(), keep);
         }
     }
 
     /// Changes one attribute of a range.
     pub(crate) fn change(&mut self, pages: Range<u64>, change: AttributeChange) {
-        self.truth.update(pages.clone(), |page| change.apply(page));
-        write_like_the_driver(&mut self.driver, &pages, |page| change.apply(page));
+        self.write(pages, |page| change.apply(page));
     }
 
     /// An allocation of a slab was freed: all attributes of all pages that it touched are gone, also
     /// for a neighbour on the same page, as far as the driver's cursor comes (CONTRACT-63).
     pub(crate) fn forget(&mut self, pages: Range<u64>) {
-        let reset = |page: &mut PageAttributes| *page = PageAttributes::default();
-        write_like_the_driver(&mut self.driver, &pages, reset);
-        self.truth.update(pages, reset);
+        self.write(pages, |page| *page = PageAttributes::default());
+    }
+
+    fn write(&mut self, pages: Range<u64>, change: impl Fn(&mut PageAttributes)) {
+        if self.driver.containing(pages.start).is_none() {
+            // The driver's cursor jumps over no page of a run that it begins in.
+            if self.truth.containing(pages.start).is_none_or(|run| pages.end <= run.end) {
+                return self.truth.update(pages, change);
+            }
+            self.driver.copy_region(&self.truth, pages.start);
+        }
+        write_like_the_driver(&mut self.driver, &pages, &change);
+        self.truth.update(pages, change);
     }
 
     /// Whether the range is read-mostly.
@@ -148,10 +159,8 @@ impl Attributes {
         mode: RangeReads,
         get: impl Fn(&PageAttributes) -> Option<V>,
     ) -> Option<V> {
-        let runs = match mode {
-            RangeReads::Pages => &self.truth,
-            RangeReads::Driver => &self.driver,
-        };
+        let differs = || self.driver.containing(pages.start).is_some();
+        let runs = if mode == RangeReads::Driver && differs() { &self.driver } else { &self.truth };
         let mut first = None;
         let mut cursor = pages.start;
         while cursor < pages.end {
@@ -188,6 +197,8 @@ fn write_like_the_driver(
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const MODES: [RangeReads; 2] = [RangeReads::Pages, RangeReads::Driver];
@@ -239,5 +250,49 @@ mod tests {
         assert_eq!(read(&attributes, RangeReads::Pages), Some(numa));
         attributes.change(0..512, AttributeChange::LastPrefetch(numa));
         assert_eq!(read(&attributes, RangeReads::Driver), Some(numa), "a second write repairs it");
+    }
+
+    fn change() -> impl Strategy<Value = AttributeChange> {
+        prop_oneof![
+            any::<bool>().prop_map(AttributeChange::ReadMostly),
+            any::<bool>().prop_map(|on| AttributeChange::Preferred(on.then_some(Location::HOST))),
+            (0..2).prop_map(|node| AttributeChange::LastPrefetch(Location::host_numa(node))),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            rng_seed: proptest::test_runner::RngSeed::Fixed(1),
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn the_driver_believes_what_it_would_if_its_runs_were_apart_from_the_start(
+            changes in prop::collection::vec((0u64..64, 1u64..64, change()), 0..30),
+            reads in prop::collection::vec((0u64..64, 1u64..64), 20),
+        ) {
+            let (mut attributes, mut apart) = (Attributes::default(), Runs::default());
+            for region in [0..32, 32..64] {
+                attributes.add_region(region.clone());
+                apart.add_region(region, PageAttributes::default());
+            }
+            let within = |start: u64, length: u64| start..(start + length).min(start / 32 * 32 + 32);
+            for (start, length, change) in changes {
+                let pages = within(start, length);
+                attributes.change(pages.clone(), change);
+                write_like_the_driver(&mut apart, &pages, |page| change.apply(page));
+            }
+            let apart = Attributes { truth: attributes.truth.clone(), driver: apart };
+            for (start, length) in reads {
+                let pages = within(start, length);
+                let read = |of: &Attributes| {
+                    let mode = RangeReads::Driver;
+                    let places = (of.preferred(&pages, mode), of.last_prefetch(&pages, mode));
+                    (of.read_mostly(&pages, mode), places)
+                };
+                prop_assert_eq!(read(&attributes), read(&apart));
+            }
+        }
     }
 }

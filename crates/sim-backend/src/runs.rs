@@ -51,28 +51,42 @@ impl<V: Copy + Eq> Runs<V> {
 
     /// Forgets a region.
     pub(crate) fn remove_region(&mut self, pages: Range<u64>) {
-        let starts: Vec<u64> = self.entries.range(pages).map(|(&start, _)| start).collect();
-        for start in starts {
+        while let Some((&start, _)) = self.entries.range(pages.clone()).next() {
             self.entries.remove(&start);
         }
     }
 
+    /// Adds the region that holds a page, as another map has it.
+    pub(crate) fn copy_region(&mut self, from: &Self, page: u64) {
+        let Some((_, Entry { region, .. })) = from.entry_of(page) else { return };
+        let of_region = from.entries.range(region..);
+        let of_region = of_region.take_while(|(_, entry)| entry.region == *region);
+        self.entries.extend(of_region.map(|(&start, &entry)| (start, entry)));
+    }
+
     /// The run that holds a page, or `None` outside every region.
     pub(crate) fn containing(&self, page: u64) -> Option<Run<V>> {
+        let (start, entry) = self.entry_of(page)?;
+        Some(Run { start, end: entry.end, value: entry.value })
+    }
+
+    fn entry_of(&self, page: u64) -> Option<(u64, &Entry<V>)> {
         let (&start, entry) = self.entries.range(..=page).next_back()?;
-        (page < entry.end).then_some(Run { start, end: entry.end, value: entry.value })
+        (page < entry.end).then_some((start, entry))
     }
 
     /// Changes the values of `pages`, which lie in one region.
     pub(crate) fn update(&mut self, pages: Range<u64>, change: impl Fn(&mut V)) {
-        if let Some(run) = self.containing(pages.start)
-            && pages.end <= run.end
+        if let Some((start, entry)) = self.entry_of(pages.start)
+            && pages.end <= entry.end
         {
-            let mut value = run.value;
+            let mut value = entry.value;
             change(&mut value);
-            if value == run.value {
-                return; // Many changes repeat the one before.
+            // Many changes repeat the one before.
+            if value != entry.value {
+                self.update_within(start, *entry, &pages, value);
             }
+            return;
         }
         self.cut(pages.start);
         self.cut(pages.end);
@@ -80,6 +94,29 @@ impl<V: Copy + Eq> Runs<V> {
             change(&mut entry.value);
         }
         self.join(pages);
+    }
+
+    /// Gives pages of one run, which begins at `start`, another value.
+    fn update_within(&mut self, start: u64, run: Entry<V>, pages: &Range<u64>, value: V) {
+        let mut changed = Entry { end: pages.end, value, ..run };
+        if pages.end < run.end {
+            self.entries.insert(pages.end, run);
+        } else if let Some(right) = self.entries.get(&run.end)
+            && changed.goes_on_with(run.end, right)
+        {
+            changed.end = right.end;
+            self.entries.remove(&run.end);
+        }
+        if start < pages.start {
+            self.entries.insert(start, Entry { end: pages.start, ..run });
+        } else if let Some((_, left)) = self.entries.range_mut(..start).next_back()
+            && left.goes_on_with(start, &changed)
+        {
+            left.end = changed.end;
+            self.entries.remove(&start);
+            return;
+        }
+        self.entries.insert(pages.start, changed);
     }
 
     /// Makes a run start at `page`, if one contains it.
@@ -146,19 +183,28 @@ mod tests {
 
         #[test]
         fn runs_hold_what_a_plain_array_holds_and_are_maximal(
-            updates in prop::collection::vec((0u64..64, 1u64..64, 0u8..3), 0..40),
+            updates in prop::collection::vec((0u64..128, 1u64..64, 0u8..3), 0..60),
         ) {
             let mut runs = Runs::default();
             runs.add_region(0..64, 0);
-            let mut array = vec![0u8; 64];
+            runs.add_region(64..128, 0);
+            let mut array = vec![0u8; 128];
             for (start, length, value) in updates {
-                let end = (start + length).min(64);
+                let end = (start + length).min(start / 64 * 64 + 64);
                 runs.update(start..end, |old| *old = value);
                 array[start as usize..end as usize].fill(value);
             }
-            prop_assert_eq!(values(&runs, 0..64), array);
-            let entries: Vec<_> = runs.entries.values().collect();
-            prop_assert!(entries.windows(2).all(|pair| pair[0].value != pair[1].value));
+            prop_assert_eq!(&values(&runs, 0..128), &array);
+            let entries: Vec<_> = runs.entries.iter().collect();
+            for pair in entries.windows(2) {
+                let (start, right) = pair[1];
+                prop_assert_eq!(pair[0].1.end, *start);
+                prop_assert!(*start == 64 || pair[0].1.value != right.value);
+            }
+            let mut copy = Runs::default();
+            copy.copy_region(&runs, 100);
+            prop_assert_eq!(values(&copy, 64..128), &array[64..]);
+            prop_assert_eq!(copy.containing(63), None);
         }
     }
 }
