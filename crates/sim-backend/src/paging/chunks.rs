@@ -11,18 +11,19 @@
 
 mod free;
 mod lists;
+mod pieces;
 mod root_id;
 mod slot_masks;
 mod tables;
 mod turnover;
 mod whole;
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use free::{FreePieces, Slot};
 pub(super) use lists::List;
 use lists::{Lists, Place};
+use pieces::{PieceRun, Pieces};
 pub(super) use root_id::RootId;
 use root_id::{BIG, ROOT};
 use turnover::Turnover;
@@ -41,30 +42,12 @@ struct Root {
 
 /// The contents of a root chunk.
 #[derive(Debug, Clone)]
-#[allow(clippy::box_collection, reason = "most chunks hold one block, and are to stay small")]
 enum Holds {
     /// All of a full block, that begins with this page.
     Whole(u64),
-    /// Smaller pieces: by their place in the chunk, the pages that they begin with.
-    Pieces(Box<BTreeMap<u16, u64>>),
+    /// Smaller pieces.
+    Pieces,
     Nothing,
-}
-
-impl Holds {
-    fn add_piece(&mut self, at: u16, first_page: u64) {
-        if let Self::Nothing = self {
-            *self = Self::Pieces(Box::default());
-        }
-        if let Self::Pieces(pieces) = self {
-            pieces.insert(at, first_page);
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Piece {
-    len: u16,
-    slot: Slot,
 }
 
 /// Where the chunk of a full block stands among all chunks.
@@ -103,8 +86,8 @@ pub(super) struct Chunks {
     roots: Vec<Root>,
     /// Roots with nothing in them.
     spare: Vec<RootId>,
-    /// Pieces of chunks, by the first page of the block that they belong to.
-    pieces: BTreeMap<u64, Piece>,
+    /// The pieces of split chunks.
+    pieces: Pieces,
     /// The chunks of full blocks.
     whole: WholeBlocks,
     lists: Lists,
@@ -181,7 +164,7 @@ impl Chunks {
                 let is_zero = !self.root(id).evicted;
                 self.free.split_root(id, is_zero, len)
             });
-            self.hold(first_page, Piece { len, slot });
+            self.hold(first_page, PieceRun { len, count: 1, slot });
             slot.root
         };
         self.root_mut(id).used += len;
@@ -191,10 +174,9 @@ impl Chunks {
         id
     }
 
-    fn hold(&mut self, first_page: u64, piece: Piece) {
-        let Slot { root, page } = piece.slot;
-        self.root_mut(root).holds.add_piece(page, first_page);
-        self.pieces.insert(first_page, piece);
+    fn hold(&mut self, first_page: u64, run: PieceRun) {
+        self.root_mut(run.slot.root).holds = Holds::Pieces;
+        self.pieces.add(first_page, run);
     }
 
     /// A block is cut at this page. Its memory stays where it is, in pieces as the two blocks take
@@ -205,20 +187,10 @@ impl Chunks {
             return;
         }
         if let Some(root) = self.whole.remove(start) {
-            self.root_mut(root).holds = Holds::Nothing;
-            for at in (0..ROOT).step_by(BIG.into()) {
-                let piece = Piece { len: BIG, slot: Slot { root, page: at } };
-                self.hold(start + u64::from(at), piece);
-            }
+            let slot = Slot { root, page: 0 };
+            self.hold(start, PieceRun { len: BIG, count: ROOT / BIG, slot });
         }
-        let big = page - page % u64::from(BIG);
-        let Some(Piece { len: BIG, slot }) = self.pieces.get(&big).copied() else { return };
-        if page != big {
-            for at in 0..BIG {
-                let slot = Slot { page: slot.page + at, ..slot };
-                self.hold(big + u64::from(at), Piece { len: 1, slot });
-            }
-        }
+        self.pieces.split_piece(page);
     }
 
     /// Keeps a chunk until [`unpin`](Self::unpin), as the step that is running uses it.
@@ -285,7 +257,7 @@ impl Chunks {
     pub(super) fn whole_block(&self, id: RootId) -> Option<u64> {
         match self.root(id).holds {
             Holds::Whole(first) => Some(first),
-            Holds::Pieces(_) | Holds::Nothing => None,
+            Holds::Pieces | Holds::Nothing => None,
         }
     }
 
@@ -302,15 +274,14 @@ impl Chunks {
         if let Some(first) = self.whole_block(id) {
             return (block.start == first).then(|| block.clone()).into_iter().collect();
         }
-        let pieces = self.pieces.range(block.clone()).filter(|(_, piece)| piece.slot.root == id);
-        pieces.map(|(first, piece)| *first..*first + u64::from(piece.len)).collect()
+        self.pieces.of_root(id, block)
     }
 
     /// The first page of the piece that lies first in a chunk.
     pub(super) fn first_piece(&self, id: RootId) -> Option<u64> {
-        match &self.root(id).holds {
-            Holds::Whole(first) => Some(*first),
-            Holds::Pieces(pieces) => pieces.values().next().copied(),
+        match self.root(id).holds {
+            Holds::Whole(first) => Some(first),
+            Holds::Pieces => self.pieces.first_of_root(id),
             Holds::Nothing => None,
         }
     }
@@ -322,7 +293,7 @@ impl Chunks {
             self.emptied(id);
             whole
         } else {
-            let root = self.pieces.get(&piece.start).map(|piece| piece.slot.root);
+            let root = self.pieces.root_of(piece.start);
             self.free(piece);
             root
         };
@@ -340,39 +311,37 @@ impl Chunks {
                 self.emptied(id);
             }
         }
-        while let Some((_, piece)) = self.pieces.range(pages.clone()).next() {
-            self.free_beginning(piece.slot.root, pages);
+        while let Some((id, firsts)) = self.pieces.first_within(pages) {
+            self.free_runs(id, &firsts);
         }
     }
 
-    /// Frees those of the pieces within these pages that come first and are of one chunk.
-    fn free_beginning(&mut self, id: RootId, pages: &Range<u64>) {
-        let pieces =
-            self.pieces.range(pages.clone()).take_while(|(_, piece)| piece.slot.root == id);
-        let (firsts, lens): (Vec<u64>, Vec<u16>) =
-            pieces.map(|(first, piece)| (*first, piece.len)).unzip();
-        if lens.iter().sum::<u16>() < self.root(id).used {
-            firsts.into_iter().for_each(|first| self.free_piece(first));
+    /// Frees runs of pieces of one chunk.
+    fn free_runs(&mut self, id: RootId, firsts: &[u64]) {
+        let runs = firsts.iter().filter_map(|first| self.pieces.get(*first));
+        if runs.map(PieceRun::pages).sum::<u16>() < self.root(id).used {
+            firsts.iter().for_each(|first| self.free_run(*first));
             return;
         }
         // Nothing is left in the chunk, so its pieces need not become free one by one.
         for first in firsts {
-            self.pieces.remove(&first);
+            self.pieces.remove(*first);
         }
         self.free.merge_root(id);
         self.emptied(id);
     }
 
-    /// Frees a piece of a chunk that has others. The chunk goes to the end of USED (EVICTION-5).
-    fn free_piece(&mut self, first_page: u64) {
-        let Some(Piece { len, slot }) = self.pieces.remove(&first_page) else { return };
-        let Some(root) = self.roots.get_mut(slot.root.index()) else { return };
-        root.used -= len;
-        if let Holds::Pieces(pieces) = &mut root.holds {
-            pieces.remove(&slot.page);
-            self.free.give(slot, len, |within| pieces.range(within).next().is_some());
+    /// Frees pieces of a chunk that has others. The chunk goes to the end of USED (EVICTION-5).
+    fn free_run(&mut self, first_page: u64) {
+        let Some(mut run) = self.pieces.remove(first_page) else { return };
+        let (root, len) = (run.slot.root, run.len);
+        self.root_mut(root).used -= run.pages();
+        while let Some(slot) = run.pop() {
+            let is_taken =
+                |places: Range<u16>| run.touches(&places) || self.pieces.is_taken(root, &places);
+            self.free.give(slot, len, is_taken);
         }
-        self.lists.append(slot.root, List::Used);
+        self.lists.append(root, List::Used);
     }
 
     /// A chunk has nothing in it any more.

@@ -20,7 +20,7 @@ impl Slot {
         Self { page: self.page - self.page % BIG, ..self }
     }
 
-    fn behind(self, pages: u16) -> Self {
+    pub(super) fn behind(self, pages: u16) -> Self {
         Self { page: self.page + pages, ..self }
     }
 }

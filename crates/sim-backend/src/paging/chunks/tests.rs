@@ -41,6 +41,17 @@ fn small_pieces_share_a_chunk_and_go_together() {
 }
 
 #[test]
+fn pages_that_become_free_together_are_64_kib_again() {
+    // EVICTION-9.
+    let mut chunks = Chunks::new(2 << 20);
+    (0..3).for_each(|page| _ = chunks.allocate(page, 1));
+    (1..32).for_each(|piece| _ = chunks.allocate(piece * 16, BIG));
+    assert!(!chunks.has_room(BIG));
+    chunks.free(&(0..3));
+    assert!(chunks.has_room(BIG));
+}
+
+#[test]
 fn a_chunk_that_loses_a_piece_goes_to_the_end_of_its_list() {
     // EVICTION-5.
     let mut chunks = Chunks::new(8 << 20);
