@@ -16,6 +16,7 @@ mod files;
 mod memory;
 mod page;
 mod segments;
+mod spare;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -80,7 +81,11 @@ impl Arena {
             (MemoryContents::Described, None) => Contents::Described(Described::default()),
             _ => Contents::Real,
         };
-        Self { segments: Segments::behind(gate), contents, ..Self::default() }
+        let segments = match contents {
+            Contents::Real => Segments::behind(gate),
+            Contents::Described(_) | Contents::Skipped => Segments::unused(),
+        };
+        Self { segments, contents, ..Self::default() }
     }
 
     /// Reserves one more segment of a zone and returns its addresses: as many bytes as wanted, or
@@ -95,8 +100,10 @@ impl Arena {
         self.segments.reserves(address, bytes)
     }
 
-    /// Writes described contents to their memory. From now on all contents are there.
+    /// The program, or the code of a kernel, uses the memory from now on. Described contents are
+    /// written to it, and all contents are there.
     pub(crate) fn expose(&mut self) {
+        self.segments.begin_use();
         if let Contents::Described(described) = &mut self.contents {
             for (number, page) in described.drain() {
                 self.segments.put_page(number, &page);
@@ -129,7 +136,7 @@ impl Arena {
     pub(crate) fn clear(&mut self, address: u64, bytes: u64) {
         match &mut self.contents {
             Contents::Described(described) => described.clear(address, bytes),
-            // A program may have written memory that calls do not write.
+            // The program may have written memory that calls do not write.
             Contents::Real | Contents::Skipped => self.segments.clear(address, bytes),
         }
     }

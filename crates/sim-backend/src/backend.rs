@@ -444,7 +444,7 @@ impl SimBackend {
 // `unsafe` calls do.
 unsafe impl HostAddresses for SimBackend {
     fn host_views(&self) -> HostViews {
-        if self.config.contents == MemoryContents::Described {
+        if self.config.contents != MemoryContents::Real {
             self.lock().arena.expose();
         }
         match self.machine.has_host_faults() {

@@ -44,7 +44,9 @@ pub enum MemoryContents {
     /// more than one value and one other byte. With [host faults](HostFaults) it is `Real`.
     Described,
     /// They only move pages: sums are 0, nothing is written, and the process commits no memory
-    /// however much is touched. For studies of where pages go, of any size, at full speed.
+    /// however much is touched. For studies of where pages go, of any size, at full speed. A program
+    /// that writes memory by raw pointers asks for the bytes before, as with `Described`: only then
+    /// memory that was freed is zero again.
     Skipped,
 }
 

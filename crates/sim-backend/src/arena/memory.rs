@@ -13,6 +13,9 @@ use super::segments::{Map, Segments};
 impl Segments {
     /// Drops the contents of whole pages: they read as zero from now on.
     pub(super) fn clear(&self, address: u64, bytes: u64) {
+        if self.is_unused() {
+            return;
+        }
         if cfg!(miri) {
             return self.fill(address, bytes, &[0]);
         }

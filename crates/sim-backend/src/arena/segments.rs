@@ -16,6 +16,7 @@ use std::sync::Arc;
 use memmap2::{MmapOptions, MmapRaw};
 use pagewise_hal::BLOCK_BYTES;
 
+use super::spare::SPARE;
 use crate::host_faults::double_map::DoubleMap;
 use crate::host_faults::gate::Gate;
 
@@ -59,6 +60,10 @@ pub(super) struct Segments {
     pub(super) shared: BTreeMap<u64, Range<u64>>,
     /// Present with genuine faults of the host: what the program's addresses are kept behind.
     gate: Option<Arc<Gate>>,
+    /// The memory is all zeros, as neither calls nor the program write it yet.
+    is_unused: bool,
+    /// The first addresses of managed memory that were reserved.
+    first_managed: Option<u64>,
 }
 
 impl Segments {
@@ -75,7 +80,28 @@ impl Segments {
     const HUGE_PAGES_BYTES: u64 = 512 << 20;
 
     pub(super) fn behind(gate: Option<Arc<Gate>>) -> Self {
-        Self { gate, ..Self::default() }
+        let mut segments = Self::default();
+        segments.gate = gate;
+        segments
+    }
+
+    /// Segments with memory that nothing uses before [`begin_use`](Self::begin_use).
+    pub(super) fn unused() -> Self {
+        let mut segments = Self::default();
+        segments.is_unused = true;
+        segments
+    }
+
+    /// From now on calls or the program may write the memory.
+    pub(super) fn begin_use(&mut self) {
+        if std::mem::take(&mut self.is_unused) {
+            self.prefer_huge_pages();
+        }
+    }
+
+    /// Whether the memory is all zeros, as nothing wrote it yet.
+    pub(super) fn is_unused(&self) -> bool {
+        self.is_unused
     }
 
     /// Reserves one more segment of a zone and returns its addresses: as many bytes as wanted, or
@@ -99,15 +125,46 @@ impl Segments {
         }
         // More on both sides keeps what the host places next to it apart.
         let with_guards = usize::try_from(bytes + 2 * Self::ALIGNMENT).map_err(io::Error::other)?;
-        let map: MmapRaw = Self::options().len(with_guards).map_anon()?.into();
+        let map = self.mapping(with_guards)?;
         let base = (map.as_ptr() as u64 + 1).next_multiple_of(Self::ALIGNMENT);
-        let is_first = self.by_address.values().all(|segment| segment.zone != zone);
-        if zone == Zone::Managed && is_first {
-            prefer_huge_pages(&map, base, bytes);
-        }
         let segment = Segment { zone, map: Map::Private(map), bytes };
         self.by_address.insert(base, segment);
+        if zone == Zone::Managed && self.first_managed.is_none() {
+            self.first_managed = Some(base);
+            self.prefer_huge_pages();
+        }
         Ok(base..base + bytes)
+    }
+
+    /// Asks for huge pages for the first addresses of managed memory, once it is used: a dense touch
+    /// of 2 MiB then costs the host one page fault instead of 512. Other addresses get none, because
+    /// a sparse touch would commit 2 MiB.
+    fn prefer_huge_pages(&self) {
+        #[cfg(target_os = "linux")]
+        if !cfg!(miri)
+            && !self.is_unused
+            && let Some(base) = self.first_managed
+            && let Segment { map: Map::Private(map), bytes, .. } = self.segment(base, 1)
+        {
+            let offset = (base - map.as_ptr() as u64) as usize;
+            let length = (*bytes).min(Self::HUGE_PAGES_BYTES) as usize;
+            // Without huge pages everything works, only slower.
+            let _ = map.advise_range(memmap2::Advice::HugePage, offset, length);
+        }
+    }
+
+    fn mapping(&self, bytes: usize) -> io::Result<MmapRaw> {
+        if self.is_unused
+            && let Some(map) = SPARE.take(bytes)
+        {
+            return Ok(map);
+        }
+        let map = || Self::options().len(bytes).map_anon();
+        let map = map().or_else(|_| {
+            SPARE.release();
+            map()
+        });
+        Ok(map?.into())
     }
 
     /// Options of a mapping that takes memory, and swap space, only for written pages.
@@ -179,16 +236,16 @@ impl Segments {
     }
 }
 
-/// Asks for huge pages for the first addresses of managed memory: a dense touch of 2 MiB then costs
-/// the host one page fault instead of 512. Other addresses get none, because a sparse touch would
-/// commit 2 MiB.
-fn prefer_huge_pages(map: &MmapRaw, base: u64, bytes: u64) {
-    #[cfg(target_os = "linux")]
-    if !cfg!(miri) {
-        let offset = (base - map.as_ptr() as u64) as usize;
-        let length = bytes.min(Segments::HUGE_PAGES_BYTES) as usize;
-        // Without huge pages everything works, only slower.
-        let _ = map.advise_range(memmap2::Advice::HugePage, offset, length);
+impl Drop for Segments {
+    fn drop(&mut self) {
+        if !self.is_unused || cfg!(miri) {
+            return;
+        }
+        for segment in std::mem::take(&mut self.by_address).into_values() {
+            if let Map::Private(map) = segment.map {
+                SPARE.keep(map);
+            }
+        }
     }
 }
 
