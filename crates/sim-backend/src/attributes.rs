@@ -74,7 +74,7 @@ impl AttributeChange {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attributes {
     truth: Runs<PageAttributes>,
-    /// What the driver believes, of regions where that may differ from the truth.
+    /// The beliefs of the driver, in regions where they may differ from the truth.
     driver: Runs<PageAttributes>,
 }
 
