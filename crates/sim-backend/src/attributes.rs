@@ -187,10 +187,7 @@ fn write_like_the_driver(
 ) {
     let mut cursor = pages.start;
     while cursor < pages.end {
-        let Some(run) = runs.containing(cursor) else { return };
-        let piece = run.start.max(pages.start)..run.end.min(pages.end);
-        runs.update(piece, &change);
-        let Some(joined) = runs.containing(cursor) else { return };
+        let Some(joined) = runs.update_run(cursor, pages, &change) else { return };
         cursor += joined.end - joined.start;
     }
 }
@@ -268,31 +265,41 @@ mod tests {
         })]
 
         #[test]
-        fn the_driver_believes_what_it_would_if_its_runs_were_apart_from_the_start(
+        fn the_driver_believes_what_its_cursor_wrote_page_by_page(
             changes in prop::collection::vec((0u64..64, 1u64..64, change()), 0..30),
-            reads in prop::collection::vec((0u64..64, 1u64..64), 20),
         ) {
-            let (mut attributes, mut apart) = (Attributes::default(), Runs::default());
-            for region in [0..32, 32..64] {
-                attributes.add_region(region.clone());
-                apart.add_region(region, PageAttributes::default());
-            }
-            let within = |start: u64, length: u64| start..(start + length).min(start / 32 * 32 + 32);
+            let mut attributes = Attributes::default();
+            attributes.add_region(0..32);
+            attributes.add_region(32..64);
+            let mut plain = [PageAttributes::default(); 64];
             for (start, length, change) in changes {
-                let pages = within(start, length);
+                let pages = start..(start + length).min(start / 32 * 32 + 32);
                 attributes.change(pages.clone(), change);
-                write_like_the_driver(&mut apart, &pages, |page| change.apply(page));
+                let mut cursor = pages.start;
+                while cursor < pages.end {
+                    let run = run_of(&plain, cursor);
+                    for page in run.start.max(pages.start)..run.end.min(pages.end) {
+                        change.apply(&mut plain[page as usize]);
+                    }
+                    let joined = run_of(&plain, cursor);
+                    cursor += joined.end - joined.start;
+                }
             }
-            let apart = Attributes { truth: attributes.truth.clone(), driver: apart };
-            for (start, length) in reads {
-                let pages = within(start, length);
-                let read = |of: &Attributes| {
-                    let mode = RangeReads::Driver;
-                    let places = (of.preferred(&pages, mode), of.last_prefetch(&pages, mode));
-                    (of.read_mostly(&pages, mode), places)
-                };
-                prop_assert_eq!(read(&attributes), read(&apart));
+            for (page, expected) in (0..).zip(plain) {
+                let (pages, mode) = (page..page + 1, RangeReads::Driver);
+                prop_assert_eq!(attributes.read_mostly(&pages, mode), expected.read_mostly);
+                prop_assert_eq!(attributes.preferred(&pages, mode), expected.preferred);
+                prop_assert_eq!(attributes.last_prefetch(&pages, mode), expected.last_prefetch);
             }
         }
+    }
+
+    /// The pages around one that are equal to it, within its region of 32.
+    fn run_of(plain: &[PageAttributes; 64], page: u64) -> Range<u64> {
+        let region = page / 32 * 32..page / 32 * 32 + 32;
+        let differs = |other: &u64| plain[*other as usize] != plain[page as usize];
+        let start =
+            (region.start..page).rev().find(differs).map_or(region.start, |other| other + 1);
+        start..(page..region.end).find(differs).unwrap_or(region.end)
     }
 }

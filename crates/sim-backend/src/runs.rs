@@ -77,15 +77,8 @@ impl<V: Copy + Eq> Runs<V> {
 
     /// Changes the values of `pages`, which lie in one region.
     pub(crate) fn update(&mut self, pages: Range<u64>, change: impl Fn(&mut V)) {
-        if let Some((start, entry)) = self.entry_of(pages.start)
-            && pages.end <= entry.end
-        {
-            let mut value = entry.value;
-            change(&mut value);
-            // Many changes repeat the one before.
-            if value != entry.value {
-                self.update_within(start, *entry, &pages, value);
-            }
+        if self.containing(pages.start).is_some_and(|run| pages.end <= run.end) {
+            self.update_run(pages.start, &pages, change);
             return;
         }
         self.cut(pages.start);
@@ -96,9 +89,21 @@ impl<V: Copy + Eq> Runs<V> {
         self.join(pages);
     }
 
-    /// Gives pages of one run, which begins at `start`, another value.
-    fn update_within(&mut self, start: u64, run: Entry<V>, pages: &Range<u64>, value: V) {
-        let mut changed = Entry { end: pages.end, value, ..run };
+    /// Changes those of `pages` that are in the run of one of them, `page`. Returns the run that they
+    /// are in then; `None` outside every region.
+    pub(crate) fn update_run(
+        &mut self,
+        page: u64,
+        pages: &Range<u64>,
+        change: impl Fn(&mut V),
+    ) -> Option<Range<u64>> {
+        let (start, &run) = self.entry_of(page)?;
+        let pages = pages.start.max(start)..pages.end.min(run.end);
+        let mut changed = Entry { end: pages.end, ..run };
+        change(&mut changed.value);
+        if changed.value == run.value {
+            return Some(start..run.end); // Many changes repeat the one before.
+        }
         if pages.end < run.end {
             self.entries.insert(pages.end, run);
         } else if let Some(right) = self.entries.get(&run.end)
@@ -109,14 +114,15 @@ impl<V: Copy + Eq> Runs<V> {
         }
         if start < pages.start {
             self.entries.insert(start, Entry { end: pages.start, ..run });
-        } else if let Some((_, left)) = self.entries.range_mut(..start).next_back()
+        } else if let Some((&first, left)) = self.entries.range_mut(..start).next_back()
             && left.goes_on_with(start, &changed)
         {
             left.end = changed.end;
             self.entries.remove(&start);
-            return;
+            return Some(first..changed.end);
         }
         self.entries.insert(pages.start, changed);
+        Some(pages.start..changed.end)
     }
 
     /// Makes a run start at `page`, if one contains it.

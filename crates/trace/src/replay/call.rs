@@ -441,7 +441,7 @@ const FIRST_ADDRESS: u64 = 1 << 32;
 
 /// A pointer attribute as recordings hold it: nothing that depends on addresses.
 pub(crate) fn pointer_read(
-    name: &str,
+    name: &'static str,
     ptr: DevicePtr,
     attribute: PointerAttribute,
     answer: Result<u64>,
@@ -471,9 +471,9 @@ pub(crate) fn number(value: u64) -> AttributeValue {
     i64::try_from(value).map_or(AttributeValue::Large(value), AttributeValue::Number)
 }
 
-pub(crate) fn read(name: &str, answer: Result<AttributeValue>) -> (Label, AttributeRead) {
+pub(crate) fn read(name: &'static str, answer: Result<AttributeValue>) -> (Label, AttributeRead) {
     let code = code_of(&answer);
-    (Label::from(name), AttributeRead(code, answer.ok()))
+    (Label::new(name), AttributeRead(code, answer.ok()))
 }
 
 /// The code of the operation is the first one of its reads that is not success.
