@@ -113,6 +113,19 @@ impl SimBackend {
         self.lock().pace = Some((duration_ns, faults));
     }
 
+    /// The host copies so many bytes between page-locked memory and other memory of its own, as a
+    /// driver does around a copy `to` a device or the host. That takes the time that `cost.copies`
+    /// of the profile says. The bytes are the caller's business.
+    pub fn host_copied(&self, bytes: u64, to: Processor) {
+        let costs = &self.config.gpu.cost.copies;
+        let byte_ns = match to {
+            Processor::HOST => costs.pageable_to_host_byte,
+            _ => costs.pageable_to_device_byte,
+        };
+        let mut machine = self.lock();
+        machine.clock_ns = clock::after(machine.clock_ns, (byte_ns * bytes as f64) as u64);
+    }
+
     /// Keeps, from now on, what calls take their time for: see
     /// [`take_cost_observations`](Self::take_cost_observations). Costs memory for every fault.
     pub fn observe_costs(&self) {

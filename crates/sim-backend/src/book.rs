@@ -10,7 +10,7 @@ use pagewise_hal::{
 use crate::attributes::Attributes;
 use crate::config::{RangeReads, SimConfig};
 use crate::lendable::Lendable;
-use crate::locate::{self, NO_LOCATION};
+use crate::locate::{self, NO_LOCATION, processor_of};
 use crate::mappings::Mappings;
 use crate::pools::{Pool, Pools};
 use crate::refusal::{Checked, invalid};
@@ -271,14 +271,17 @@ impl<'a> Book<'a> {
 
     /// Whether memory stays on the host.
     pub(crate) fn is_host_memory(self, allocation: &Allocation) -> bool {
+        !is_managed(allocation, self.pools) && self.home_of(allocation) == Some(Processor::HOST)
+    }
+
+    /// The processor that memory is of, or that a managed pool prefers, if there is one.
+    pub(crate) fn home_of(self, allocation: &Allocation) -> Option<Processor> {
         match allocation.kind {
-            MemoryKind::Pinned | MemoryKind::Registered => true,
-            MemoryKind::Managed | MemoryKind::Device(_) | MemoryKind::Opened(_) => false,
-            MemoryKind::Mapped(memory) => self.mappings.home_of(memory.as_raw()).is_host(),
-            MemoryKind::Pool(pool) => self
-                .pools
-                .any(pool.as_raw())
-                .is_some_and(|pool| !pool.is_managed() && pool.home() == Some(Processor::HOST)),
+            MemoryKind::Managed => None,
+            MemoryKind::Pinned | MemoryKind::Registered => Some(Processor::HOST),
+            MemoryKind::Device(device) | MemoryKind::Opened(device) => Some(processor_of(device)),
+            MemoryKind::Mapped(memory) => Some(self.mappings.home_of(memory.as_raw())),
+            MemoryKind::Pool(pool) => self.pools.any(pool.as_raw()).and_then(Pool::home),
         }
     }
 }

@@ -10,6 +10,7 @@ use pagewise_hal::{
 use crate::arrival::Threads;
 use crate::concurrency::StreamWork;
 use crate::config::RangeReads;
+use crate::cost::{MemoryStep, Transfer};
 use crate::locate::processor_of;
 use crate::pager::{Access, AccessProgram};
 use crate::refusal::{Checked, invalid, refuse};
@@ -76,6 +77,11 @@ impl Sim {
         self.lend_during(span.bytes);
         self.launch(device, StreamWork::FillOrCopy(&[span]), stream)?;
         self.walk_pages(device, span, Access::Write, Threads::Fill);
+        match self.place_of(device, span) {
+            (_, true) => {}
+            (Processor::HOST, _) => self.moved(Transfer::ToHost, span.bytes),
+            _ => self.moved(Transfer::Fill, span.bytes),
+        }
         self.started(stream);
         self.before_write(span);
         self.arena.fill(span.ptr.0, span.bytes, pattern.as_bytes());
@@ -172,19 +178,65 @@ impl Sim {
         self.launch(device, StreamWork::FillOrCopy(&[from, to]), stream)?;
         self.walk_copied(device, from, Access::Read);
         self.walk_copied(device, to, Access::Write);
+        self.pay_copy(device, copy);
         self.started(stream);
         self.before_write(to);
         self.arena.copy(destination.0, source.0, bytes);
         Ok(())
     }
 
-    /// Touches every page of the source or destination of a copy. If it prefers the host, as far as
-    /// the driver knows, the host's threads do that (PAGING-280).
+    /// The time of the bytes of a copy. Walks of managed memory have theirs already.
+    fn pay_copy(&mut self, device: Processor, copy: SpanCopy) {
+        let ((from, from_managed), (to, to_managed)) =
+            (self.place_of(device, copy.from()), self.place_of(device, copy.to()));
+        if from_managed && to_managed {
+            return;
+        }
+        let reached = |span: Span| {
+            self.space.containing(span.ptr).is_some_and(|found| self.reaches(device, found))
+        };
+        let transfer = match (from.is_host(), to.is_host()) {
+            (true, true) => Transfer::WithinHost,
+            (true, false) => Transfer::ToDevice,
+            (false, true) => Transfer::ToHost,
+            (false, false) if from == to => Transfer::WithinDevice,
+            (false, false) if reached(copy.from()) && reached(copy.to()) => {
+                Transfer::BetweenDevices
+            }
+            (false, false) => Transfer::ByHost,
+        };
+        self.moved(transfer, copy.bytes);
+    }
+
+    fn moved(&mut self, transfer: Transfer, bytes: u64) {
+        self.pager.note_memory(MemoryStep::Moved(transfer, bytes));
+    }
+
+    /// The processor with the memory of a range when a device fills or copies it, and whether that is
+    /// managed memory.
+    fn place_of(&self, device: Processor, span: Span) -> (Processor, bool) {
+        match self.space.containing(span.ptr) {
+            Some(found) if self.is_managed(found) => {
+                (if self.is_walked_by_host(span) { Processor::HOST } else { device }, true)
+            }
+            found => {
+                let home = found.and_then(|found| self.book().home_of(found));
+                (home.unwrap_or(Processor::HOST), false)
+            }
+        }
+    }
+
+    /// Whether the host's threads copy a range of managed memory, as the driver knows that it
+    /// prefers the host (PAGING-280).
+    fn is_walked_by_host(&self, span: Span) -> bool {
+        let preferred = self.attributes.preferred(&span.pages_outward(), RangeReads::Driver);
+        preferred.is_some_and(|location| location.kind != LocationKind::DEVICE)
+            && self.exclusive.is_none()
+    }
+
+    /// Touches every page of the source or destination of a copy.
     fn walk_copied(&mut self, device: Processor, span: Span, access: Access) {
-        let pages = span.pages_outward();
-        let preferred = self.attributes.preferred(&pages, RangeReads::Driver);
-        let by_host = preferred.is_some_and(|location| location.kind != LocationKind::DEVICE);
-        if by_host && self.exclusive.is_none() {
+        if self.is_walked_by_host(span) {
             self.walk_pages(Processor::HOST, span, access, Threads::One);
         } else {
             self.walk_pages(device, span, access, Threads::Copy);

@@ -39,8 +39,8 @@ pub(crate) use call::Call;
 pub(crate) use meter::Meter;
 pub use observation::CostObservation;
 pub use params::{
-    AdviceCosts, AllocationCosts, ControlCosts, CostParams, DeviceTouchCosts, DiscardCosts,
-    FixedCosts, HostTouchCosts, PlainMemoryCosts, PoolCosts, PoolMemoryCosts, PrefetchCosts,
-    QueryCosts, WarmthCosts,
+    AdviceCosts, AllocationCosts, ControlCosts, CopyCosts, CostParams, DeviceTouchCosts,
+    DiscardCosts, FixedCosts, HostTouchCosts, PlainMemoryCosts, PoolCosts, PoolMemoryCosts,
+    PrefetchCosts, QueryCosts, WarmthCosts,
 };
-pub(crate) use resources::{Control, MemoryStep, PoolCall, PoolMemory};
+pub(crate) use resources::{Control, MemoryStep, PoolCall, PoolMemory, Transfer};

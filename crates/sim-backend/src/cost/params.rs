@@ -387,6 +387,29 @@ pub struct PlainMemoryCosts {
     pub unregistered_byte: f64,
 }
 
+/// Fills and copies of memory that does not migrate: on top of a call as of
+/// [`DeviceTouchCosts`](DeviceTouchCosts::call), per byte (TIMING-56).
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CopyCosts {
+    /// From page-locked memory of the host to a device.
+    pub to_device_byte: f64,
+    /// From a device to page-locked memory of the host.
+    pub to_host_byte: f64,
+    /// From memory of a device to memory of the same.
+    pub within_device_byte: f64,
+    /// From a device to another one that has access to its memory.
+    pub between_devices_byte: f64,
+    /// From a device to another one without such access.
+    pub between_devices_by_host_byte: f64,
+    /// A fill of memory of a device.
+    pub fill_byte: f64,
+    /// On top, from other memory of the host to a device: the host copies it to page-locked memory.
+    pub pageable_to_device_byte: f64,
+    /// On top, from a device to other memory of the host, and within the host.
+    pub pageable_to_host_byte: f64,
+}
+
 /// Calls on streams and events, and questions about a device.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -469,6 +492,9 @@ pub struct CostParams {
     pub pool: PoolCosts,
     /// Memory that does not migrate.
     pub plain_memory: PlainMemoryCosts,
+    /// Fills and copies of it. Profiles that were made before there were these have none.
+    #[serde(default)]
+    pub copies: CopyCosts,
     /// Streams, events, and questions about a device.
     pub control: ControlCosts,
     /// All other calls, and refusals.

@@ -4,7 +4,9 @@
 //! A call on a pool pays for the 32 MiB chunks that appear or go with it, by the memory behind
 //! them: page-locked host memory is zeroed and pinned, which takes milliseconds.
 
-use super::params::{ControlCosts, CostParams, PlainMemoryCosts, PoolCosts, PoolMemoryCosts};
+use super::params::{
+    ControlCosts, CopyCosts, CostParams, PlainMemoryCosts, PoolCosts, PoolMemoryCosts,
+};
 use super::state::Warmth;
 
 /// The memory behind a pool.
@@ -50,6 +52,21 @@ pub(crate) enum MemoryStep {
     /// `cuMemHostRegister` of so many bytes, and its end.
     Registered(u64),
     Unregistered(u64),
+    /// A copy or a fill of so many bytes.
+    Moved(Transfer, u64),
+}
+
+/// The ends of a copy, or a fill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transfer {
+    ToDevice,
+    ToHost,
+    WithinDevice,
+    BetweenDevices,
+    /// Between devices of which the one has no access to the other's memory.
+    ByHost,
+    WithinHost,
+    Fill,
 }
 
 /// Calls that take the time of their kind.
@@ -109,6 +126,21 @@ impl PlainMemoryCosts {
     }
 }
 
+impl CopyCosts {
+    /// The time of a byte.
+    fn of(&self, transfer: Transfer) -> f64 {
+        match transfer {
+            Transfer::ToDevice => self.to_device_byte,
+            Transfer::ToHost => self.to_host_byte,
+            Transfer::WithinDevice => self.within_device_byte,
+            Transfer::BetweenDevices => self.between_devices_byte,
+            Transfer::ByHost => self.between_devices_by_host_byte,
+            Transfer::WithinHost => self.pageable_to_host_byte,
+            Transfer::Fill => self.fill_byte,
+        }
+    }
+}
+
 impl ControlCosts {
     pub(super) fn call(&self, call: Control, warmth: Warmth) -> f64 {
         let own = match call {
@@ -147,5 +179,6 @@ pub(super) fn step(params: &CostParams, step: MemoryStep) -> f64 {
         MemoryStep::PinnedGone(bytes) => plain.pinned_free_byte * bytes as f64,
         MemoryStep::Registered(bytes) => plain.registered_byte * bytes as f64,
         MemoryStep::Unregistered(bytes) => plain.unregistered_byte * bytes as f64,
+        MemoryStep::Moved(transfer, bytes) => params.copies.of(transfer) * bytes as f64,
     }
 }

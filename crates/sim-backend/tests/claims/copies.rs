@@ -3,9 +3,9 @@
 
 use pagewise_hal::{
     Advice, Backend, BackendExt, CopyAttributes, DeviceId, DevicePtr, HostAccess, HostAllocFlags,
-    HostTouch, Location, MemoryEvent, Span, SpanCopy, StreamHandle,
+    HostTouch, Location, MemoryEvent, Processor, Span, SpanCopy, StreamHandle,
 };
-use pagewise_sim::{SimBackend, SimConfig};
+use pagewise_sim::{MemoryContents, SimBackend, SimConfig};
 
 use crate::common::code;
 
@@ -62,6 +62,54 @@ fn a_batch_leaves_the_state_and_the_events_of_single_copies() {
         managed.map(|span| sim.host_page_map(span).expect("live memory"))
     };
     assert_eq!(places(&single, of_single), places(&batched, of_batched));
+}
+
+#[test]
+fn bytes_of_memory_that_does_not_migrate_take_as_long_as_their_way() {
+    let config = SimConfig::h200().devices(2).contents(MemoryContents::Skipped);
+    let sim = SimBackend::new(config).expect("address space");
+    let bytes = 256 * MIB;
+    let on = |device| sim.alloc_device(DeviceId(device), 2 * bytes).expect("memory");
+    let (first, second) = (on(0), on(1));
+    let pinned = sim.alloc_pinned(2 * bytes, HostAllocFlags::empty()).expect("memory");
+    let took = |call: &dyn Fn(u64)| {
+        let before = sim.clock_ns();
+        call(bytes);
+        sim.clock_ns() - before
+    };
+    // Of 256 MiB, without the time of a call: of a page.
+    let byte_ns = |call: &dyn Fn(u64)| {
+        call(4096);
+        (took(call) - took(&|_| call(4096))) as f64 / (bytes - 4096) as f64
+    };
+    let copy = |to: DevicePtr, from: DevicePtr| {
+        // SAFETY: only this test knows the memory, and the ranges do not overlap.
+        byte_ns(&|bytes| unsafe { sim.memcpy(to, from, bytes, STREAM) }.expect("live memory"))
+    };
+    let fill = |of: DevicePtr| {
+        let span = |bytes| Span::new(of, bytes);
+        // SAFETY: only this test knows the memory.
+        byte_ns(&|bytes| unsafe { sim.memset(span(bytes), 1, STREAM) }.expect("live memory"))
+    };
+    let half = |of: DevicePtr| of.offset(bytes);
+    // Measured on H200s: cost.copies of the profile.
+    let expected = [
+        (copy(first, pinned), 0.018_04),
+        (copy(pinned, first), 0.018_09),
+        (copy(half(first), first), 0.000_467),
+        (copy(half(pinned), pinned), 0.067),
+        (copy(second, first), 0.026_3),
+        (fill(first), 0.000_216),
+        (fill(pinned), 0.018_09),
+    ];
+    for (place, (byte_ns, measured)) in expected.into_iter().enumerate() {
+        assert!((byte_ns / measured - 1.0).abs() < 0.01, "{place}: {byte_ns} ns, not {measured}");
+    }
+    for (to, measured) in [(Processor::device(1), 0.091), (Processor::HOST, 0.067)] {
+        let before = sim.clock_ns();
+        sim.host_copied(bytes, to);
+        assert_eq!(sim.clock_ns() - before, (measured * bytes as f64) as u64);
+    }
 }
 
 #[test]

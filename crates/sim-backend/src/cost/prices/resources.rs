@@ -64,6 +64,23 @@ fn memory_that_does_not_migrate_costs_by_byte_where_the_host_pins_it() {
 }
 
 #[test]
+fn fills_and_copies_cost_by_byte_and_by_their_ends() {
+    let transfers = [
+        (Transfer::ToDevice, "to_device_byte"),
+        (Transfer::ToHost, "to_host_byte"),
+        (Transfer::WithinDevice, "within_device_byte"),
+        (Transfer::BetweenDevices, "between_devices_byte"),
+        (Transfer::ByHost, "between_devices_by_host_byte"),
+        (Transfer::WithinHost, "pageable_to_host_byte"),
+        (Transfer::Fill, "fill_byte"),
+    ];
+    for (transfer, figure) in transfers {
+        let expected = figures("copies", &[(figure, 7.0)]);
+        assert_eq!(step(MemoryStep::Moved(transfer, 7)), expected);
+    }
+}
+
+#[test]
 fn calls_on_streams_and_events_cost_by_their_kind() {
     let kinds = [
         (Control::StreamCreate, "stream_create"),
