@@ -35,6 +35,7 @@
 #![warn(clippy::arithmetic_side_effects, reason = "every number comes from a caller")]
 
 mod attributes;
+mod bounce;
 mod contexts;
 mod copy_params;
 mod deferred;
@@ -48,6 +49,7 @@ mod graph_memory;
 mod graphs;
 mod host_room;
 mod image;
+mod kept_buffer;
 mod kernel_launch;
 mod kernels;
 mod launch;

@@ -6,10 +6,9 @@
 //! the engine's view, where it takes no fault of the host. A call that may get any address for host memory
 //! looks first whether the process has it mapped: a wrong address is an error and not a crash.
 
-use pagewise_hal::{
-    Backend, Code, DevicePtr, HostAddresses, HostAllocFlags, PointerAttribute, Span, StreamHandle,
-};
+use pagewise_hal::{Backend, Code, DevicePtr, PointerAttribute, Processor, Span, StreamHandle};
 
+use crate::bounce::BounceBuffer;
 use crate::driver::{Driver, Outcome, answer};
 use crate::entry::span_is_live;
 use crate::work::Use;
@@ -140,32 +139,33 @@ pub(crate) unsafe fn copy(
             Ok(())
         }
         (true, false) => {
-            let staging = Staging::new(driver, shape)?;
+            let (buffer, rows, bytes) = bounce(driver, shape)?;
             for row in 0..shape.rows {
-                let source = place(from.row(row));
-                // SAFETY: by this function's contract the row can be read. The staging memory has as
-                // many rows and is new, so the two do not overlap.
-                unsafe {
-                    staging.place(row).copy_from_nonoverlapping(source, shape.width as usize)
-                };
+                let (into, source) = (buffer.place(rows.row(row)), place(from.row(row)));
+                // SAFETY: by this function's contract the row can be read. The buffer has room for
+                // as many rows and is this copy's alone, so the two do not overlap.
+                unsafe { into.copy_from_nonoverlapping(source, shape.width as usize) };
             }
             // SAFETY: by this function's contract no other code uses the destination, and only this
-            // function knows the staging memory.
-            unsafe { copy_simulated(driver, to, staging.rows, shape, on) }
+            // function uses the buffer.
+            unsafe { copy_simulated(driver, to, rows, shape, on) }?;
+            driver.machine.simulator.host_copied(bytes, Processor::device(0));
+            buffer.keep();
+            Ok(())
         }
         (false, true) => {
-            let staging = Staging::new(driver, shape)?;
+            let (buffer, rows, bytes) = bounce(driver, shape)?;
             // SAFETY: by this function's contract no other code uses the source, and only this
-            // function knows the staging memory.
-            unsafe { copy_simulated(driver, staging.rows, from, shape, on) }?;
+            // function uses the buffer.
+            unsafe { copy_simulated(driver, rows, from, shape, on) }?;
             for row in 0..shape.rows {
-                let source = staging.place(row);
+                let (into, source) = (place(to.row(row)), buffer.place(rows.row(row)));
                 // SAFETY: by this function's contract the row can be written. Only this function
-                // knows the staging memory, so the two do not overlap.
-                unsafe {
-                    place(to.row(row)).copy_from_nonoverlapping(source, shape.width as usize)
-                };
+                // uses the buffer, so the two do not overlap.
+                unsafe { into.copy_from_nonoverlapping(source, shape.width as usize) };
             }
+            driver.machine.simulator.host_copied(bytes, Processor::HOST);
+            buffer.keep();
             Ok(())
         }
     }
@@ -200,31 +200,12 @@ unsafe fn copy_simulated(
     Ok(())
 }
 
-/// Page-locked memory for one copy.
-struct Staging<'a> {
-    driver: &'a Driver,
-    rows: Rows,
-}
-
-impl<'a> Staging<'a> {
-    fn new(driver: &'a Driver, shape: Shape) -> Outcome<Self> {
-        let bytes = shape.width.checked_mul(shape.rows).ok_or(Code::INVALID_VALUE)?;
-        let start = answer(driver.sim.alloc_pinned(bytes, HostAllocFlags::empty()))?.0;
-        Ok(Self { driver, rows: Rows { start, pitch: shape.width, is_simulated: true } })
-    }
-
-    /// A row in the engine's view.
-    fn place(&self, row: u64) -> *mut u8 {
-        place(self.driver.machine.simulator.kernel_address(DevicePtr(self.rows.row(row))).0)
-    }
-}
-
-impl Drop for Staging<'_> {
-    fn drop(&mut self) {
-        // SAFETY: `free_pinned` asks that no code uses the memory any more: the copy is complete
-        // when the simulator returns from it, and only this value knows the address.
-        _ = unsafe { self.driver.sim.free_pinned(DevicePtr(self.rows.start)) };
-    }
+/// A buffer for all rows of a shape, without gaps, those rows, and how many bytes they have.
+fn bounce(driver: &Driver, shape: Shape) -> Outcome<(BounceBuffer<'_>, Rows, u64)> {
+    let bytes = shape.width.checked_mul(shape.rows).ok_or(Code::INVALID_VALUE)?;
+    let buffer = BounceBuffer::new(driver, bytes)?;
+    let rows = Rows { start: buffer.start(), pitch: shape.width, is_simulated: true };
+    Ok((buffer, rows, bytes))
 }
 
 #[cfg(test)]

@@ -285,6 +285,14 @@ fn copies_of_pageable_memory_leave_the_same_trace_and_counts_with_each_mechanism
 }
 
 #[test]
+fn copies_of_pageable_memory_go_through_one_page_locked_buffer() {
+    let case = Run::of("copies", "declared").succeeded().trace();
+    let count = |is: fn(&Op) -> bool| case.ops.iter().filter(|line| is(&line.recorded.op)).count();
+    assert_eq!(count(|op| matches!(op, Op::Memcpy { .. })), 4);
+    assert_eq!(count(|op| matches!(op, Op::AllocPinned { .. })), 1);
+}
+
+#[test]
 fn a_child_gets_not_initialized_from_every_call_and_its_parent_goes_on() {
     for mechanism in mechanisms() {
         let run = Run::of("forks", mechanism).succeeded();

@@ -47,6 +47,36 @@ fn memory_that_was_never_registered_is_copied_both_ways() {
 }
 
 #[test]
+fn a_first_copy_of_pageable_memory_takes_the_time_of_the_link_and_of_the_host() {
+    const BYTES: usize = 16 << 20;
+    let (ptr, mut memory) = (device(BYTES), vec![1_u8; BYTES]);
+    let place = memory.as_mut_ptr().cast::<c_void>();
+    let [mut begin, mut end] = [null_mut(); 2];
+    let mut took_ns = |copy: &dyn Fn() -> i32| {
+        let mut ms = 0.0;
+        // SAFETY: the driver writes its answers to locals that outlive the calls.
+        unsafe {
+            assert_eq!(cuEventCreate(&raw mut begin, 0), 0);
+            assert_eq!(cuEventCreate(&raw mut end, 0), 0);
+            assert_eq!(cuEventRecord(begin, null_mut()), 0);
+            assert_eq!(copy(), 0);
+            assert_eq!(cuEventRecord(end, null_mut()), 0);
+            assert_eq!(cuEventElapsedTime(&raw mut ms, begin, end), 0);
+        }
+        f64::from(ms) * 1e6
+    };
+    // SAFETY: the memory has as many bytes, as the device's has.
+    let to_device = took_ns(&|| unsafe { cuMemcpyHtoD_v2(ptr, place, BYTES) });
+    // SAFETY: both memories have as many bytes.
+    let to_host = took_ns(&|| unsafe { cuMemcpyDtoH_v2(place, ptr, BYTES) });
+    // TIMING-56, and some 25 us for the first call.
+    for (took, byte_ns) in [(to_device, 0.018_04 + 0.091), (to_host, 0.018_09 + 0.067)] {
+        let expected = byte_ns * BYTES as f64;
+        assert!((expected..expected + 30_000.0).contains(&took), "{took} ns, not {expected}");
+    }
+}
+
+#[test]
 fn an_address_of_nothing_is_refused_and_not_followed() {
     let ptr = device(4096);
     let constant = "a constant of this program";

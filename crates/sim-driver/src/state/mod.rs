@@ -17,6 +17,7 @@ use crate::faults::{Faults, FaultyBackend};
 use crate::forms::missing;
 use crate::graphs::Graphs;
 use crate::image::NO_BINARY_FOR_GPU;
+use crate::kept_buffer::KeptBuffer;
 use crate::kernels::{Instances, Output};
 use crate::machine::Machine;
 use crate::options::Options;
@@ -55,6 +56,8 @@ pub(crate) struct Driver {
     contexts: Mutex<Contexts>,
     /// Work of streams that waits.
     pub(crate) deferred: Deferred<Self>,
+    /// The buffer that the next copy of memory of the program goes through.
+    pub(crate) kept_buffer: KeptBuffer,
     /// Addresses that work which waits is going to free.
     freeing: Mutex<BTreeSet<u64>>,
     /// Handles of compressible memory.
@@ -103,6 +106,7 @@ impl Driver {
             guessed: Mutex::default(),
             contexts: Mutex::default(),
             deferred: Deferred::default(),
+            kept_buffer: KeptBuffer::default(),
             freeing: Mutex::default(),
             compressible: Mutex::default(),
             programs: Mutex::default(),
@@ -194,6 +198,7 @@ impl Driver {
             summary: _,
             contexts,
             deferred: _,
+            kept_buffer: _,
             freeing: _,
             compressible,
             programs,
