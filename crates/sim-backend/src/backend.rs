@@ -388,7 +388,7 @@ impl SimBackend {
         self.machine.check_not_lost(operation)
     }
 
-    fn lock(&self) -> Locked<'_> {
+    pub(crate) fn lock(&self) -> Locked<'_> {
         self.machine.lock()
     }
 

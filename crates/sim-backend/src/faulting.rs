@@ -15,7 +15,7 @@ use crate::host_faults::fault::{Answer, Fault, Shown};
 use crate::host_faults::gate::Gate;
 use crate::host_view::addresses;
 use crate::pager::{Access, AccessProgram, HostAccess};
-use crate::paging::PageMask;
+use crate::paging::{Asker, PageMask};
 use crate::refusal::{Checked, illegal_address};
 use crate::sim::Sim;
 use crate::space::MemoryKind;
@@ -80,7 +80,7 @@ impl Sim {
     pub(crate) fn settle_host_view(&mut self) -> Vec<Span> {
         let Some(view) = &mut self.host_view else { return Vec::new() };
         view.allow_refused();
-        let mut changed = self.pager.take_host_changes();
+        let mut changed = self.pager.take_changed_slots(Asker::Gate);
         let is_exclusive = self.exclusive.is_some();
         if is_exclusive {
             // Whether the host may access memory depends on the work of devices too.

@@ -127,6 +127,7 @@ mod imported_pool;
     reason = "sizes of live allocations; `About::read` bounds what a file says"
 )]
 mod ipc;
+mod journal;
 mod kernel_time;
 mod kernels;
 mod lendable;
@@ -134,6 +135,7 @@ mod link;
 mod locate;
 mod locked;
 mod machine;
+mod managed_changes;
 #[allow(clippy::arithmetic_side_effects, reason = "addresses of reservations")]
 mod mappings;
 #[allow(clippy::arithmetic_side_effects, reason = "an index into a list that is not empty")]
@@ -234,6 +236,7 @@ pub use fault_observer::HostFault;
 pub use host_faults::support as host_fault_support;
 pub use kernel_time::KernelParams;
 pub use link::{HostLink, PeerLink};
+pub use managed_changes::{ManagedChanges, ManagedStep};
 pub use paging::{AccessCounterParams, LapseVote, PagingParams, ThrashingParams};
 pub use pressure::{Confidence, Pressure, Trust, Verdict};
 pub use profile::{DeviceAttributes, Evidence, GpuProfile, ProfileError, Source, Sources};

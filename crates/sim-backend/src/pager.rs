@@ -18,7 +18,7 @@ use crate::contents::HoldingChange;
 use crate::cost::{Call, CostObservation, MemoryStep, Meter};
 use crate::pace::{FaultPace, FaultPacer};
 use crate::paging::{
-    self, CHUNK_BYTES, CopySums, Covered, GpuMemory, Holding, PageMask, Paging, Relations,
+    self, Asker, CHUNK_BYTES, CopySums, Covered, GpuMemory, Holding, PageMask, Paging, Relations,
     ReportSink, TurnWalk, WalkReach, Wants, Work, WorkCause,
 };
 pub(crate) use crate::paging::{
@@ -472,14 +472,14 @@ impl Pager {
         self.paging.resident_among(pages, on.into())
     }
 
-    /// Notes changes of the host's access from now on.
-    pub(crate) fn watch_host_access(&mut self) {
-        self.paging.watch_host_access();
+    /// Notes the 2 MiB slots that change, for a caller, from now on.
+    pub(crate) fn watch_slots(&mut self, asker: Asker) {
+        self.paging.watch_slots(asker);
     }
 
-    /// The 2 MiB slots in which the host's access may have changed since the last call, ascending.
-    pub(crate) fn take_host_changes(&mut self) -> Vec<u64> {
-        self.paging.take_host_changes()
+    /// The 2 MiB slots that may have changed since the caller last asked, ascending.
+    pub(crate) fn take_changed_slots(&mut self, asker: Asker) -> Vec<u64> {
+        self.paging.take_changed_slots(asker)
     }
 
     /// The host's access to the managed pages of a 2 MiB slot.

@@ -26,6 +26,7 @@ use crate::locate::{Topology, processor_of};
 use crate::mappings::Mappings;
 use crate::pace::FaultPace;
 use crate::pager::Pager;
+use crate::paging::Asker;
 use crate::peer_access::PeerAccess;
 use crate::pools::Pools;
 use crate::reads_beside::{ReadGroup, ReadsBeside};
@@ -83,7 +84,7 @@ impl Sim {
             Topology { devices: config.devices, host_numa_nodes: config.host_numa_nodes };
         let mut pager = Pager::new(&config);
         if gate.is_some() {
-            pager.watch_host_access();
+            pager.watch_slots(Asker::Gate);
         }
         Self {
             topology,

@@ -11,6 +11,7 @@ use std::ops::Range;
 use pagewise_hal::{BLOCK_BYTES, DeviceId, DevicePtr, MemoryHandle, PAGE_BYTES, PoolHandle, Span};
 
 use crate::arena::{Arena, Zone};
+use crate::journal::{Journal, Step};
 use crate::lendable::Lendable;
 use crate::regions::Regions;
 use crate::slabs::Slabs;
@@ -92,6 +93,7 @@ pub(crate) struct Space {
     pinned: Slots,
     last_id: u64,
     recent: Recent,
+    journal: Journal,
 }
 
 /// The addresses of the managed allocation found last: most calls in a row ask for the same. It is
@@ -165,7 +167,13 @@ impl Space {
         let allocation = Allocation { start, bytes, kind, id: self.last_id };
         let before = self.live.insert(start, allocation);
         debug_assert!(before.is_none(), "two allocations at {start:#x}");
+        self.journal.note(Step::Made(allocation));
         allocation
+    }
+
+    /// The allocations that appear and go, for a caller that follows them.
+    pub(crate) fn journal(&mut self) -> &mut Journal {
+        &mut self.journal
     }
 
     /// Live managed allocations by address, without those of pools.
@@ -245,6 +253,7 @@ impl Space {
         let removed = self.live.remove(&start);
         self.recent = Recent::default();
         debug_assert!(removed.is_some(), "{start:#x} is not live");
+        self.journal.note(Step::Gone(*allocation));
         match kind {
             MemoryKind::Pool(_)
             | MemoryKind::Opened(_)

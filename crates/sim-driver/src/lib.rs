@@ -44,6 +44,7 @@ mod driver;
 mod entry;
 mod extras;
 mod faults;
+mod followed;
 mod forms;
 mod graph_memory;
 mod graphs;

@@ -4,23 +4,19 @@
 //! The file is written anew whenever a call or a fault of the host changed something, so that a process that ends in a
 //! crash leaves its summary too. Text of one length replaces text of another by one write.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use pagewise_hal::{Backend, BytesByCause, Counters, DeviceId, DevicePtr, Processor, Span};
+use pagewise_hal::{Backend, BytesByCause, Counters, DeviceId};
 use pagewise_sim::{HostFaultMechanism, SimBackend};
 use serde::Serialize;
 
-/// The most buffers that a summary lists: those with the largest peaks.
-const LISTED_BUFFERS: usize = 64;
+use crate::followed::Buffers;
 
-/// The most buffers that are followed. Those allocated later are not listed.
-const FOLLOWED_BUFFERS: usize = 4096;
-
-/// The text of a summary. Keys are stable: scripts read them.
+/// The text of a summary, but for its buffers. Keys are stable: scripts read them.
 #[derive(Debug, Serialize)]
 struct Summary<'a> {
     profile: &'a str,
@@ -40,7 +36,6 @@ struct Summary<'a> {
     simulated_ns: u64,
     unsupported: Vec<&'a str>,
     pressure: Vec<DevicePressure>,
-    buffers: Vec<Buffer>,
 }
 
 /// Bytes each way, by cause.
@@ -60,16 +55,6 @@ struct DevicePressure {
     verdict: &'static str,
 }
 
-/// One managed allocation.
-#[derive(Debug, Clone, Copy, Serialize)]
-struct Buffer {
-    /// Its number among the managed allocations of the process, from 1.
-    number: u64,
-    bytes: u64,
-    /// The most of it that was resident on devices after a call, duplicates counted each.
-    peak_device_bytes: u64,
-}
-
 /// The file of a summary, and what it needs to remember between calls.
 #[derive(Debug)]
 pub(crate) struct SummaryFile {
@@ -79,6 +64,8 @@ pub(crate) struct SummaryFile {
     /// The state at the last write.
     seen: Option<Seen>,
     buffers: Buffers,
+    /// The text of the largest buffers.
+    listed: Vec<u8>,
     text: Vec<u8>,
     /// How long the text in the file is.
     written: u64,
@@ -90,13 +77,12 @@ struct Seen {
     counters: Counters,
     clock_ns: u64,
     unsupported: usize,
-    live: usize,
 }
 
 impl Seen {
-    fn of(sim: &SimBackend, unsupported: &BTreeSet<String>, live: usize) -> Self {
+    fn of(sim: &SimBackend, unsupported: &BTreeSet<String>) -> Self {
         let (counters, clock_ns) = (sim.counters(), sim.clock_ns());
-        Self { counters, clock_ns, unsupported: unsupported.len(), live }
+        Self { counters, clock_ns, unsupported: unsupported.len() }
     }
 }
 
@@ -105,37 +91,46 @@ impl SummaryFile {
     pub(crate) fn create(folder: &Path) -> io::Result<Self> {
         let process = std::process::id();
         let path = folder.join(format!("summary-{process}.json"));
-        let file = File::create(path)?;
-        let buffers = Buffers::default();
-        Ok(Self { file, process, seen: None, buffers, text: Vec::new(), written: 0 })
+        Ok(Self {
+            file: File::create(path)?,
+            process,
+            seen: None,
+            buffers: Buffers::default(),
+            listed: b"[]".to_vec(),
+            text: Vec::new(),
+            written: 0,
+        })
     }
 
     /// Brings the file up to date, if anything changed since the last time.
     pub(crate) fn update(&mut self, sim: &SimBackend, unsupported: &BTreeSet<String>) {
-        let live = sim.live_managed();
-        let seen = Seen::of(sim, unsupported, live.len());
-        if self.seen.as_ref() == Some(&seen) || self.process != std::process::id() {
-            return;
+        let changes = sim.take_managed_changes();
+        if self.buffers.follow(sim, &changes) {
+            self.listed.clear();
+            // A vector takes all that is written, and the buffers are plain numbers.
+            _ = serde_json::to_writer(&mut self.listed, &self.buffers.largest());
+            self.seen = None;
         }
-        self.buffers.follow(sim, &live);
-        self.replace(sim, unsupported, seen);
+        self.update_counts(sim, unsupported);
     }
 
     /// Brings the file up to date after a fault of the host, which brings no memory to devices: so
     /// the peaks of buffers stay as they are.
     pub(crate) fn update_counts(&mut self, sim: &SimBackend, unsupported: &BTreeSet<String>) {
-        let live = self.seen.as_ref().map_or(0, |seen| seen.live);
-        let seen = Seen::of(sim, unsupported, live);
-        if self.seen.as_ref() != Some(&seen) && self.process == std::process::id() {
-            self.replace(sim, unsupported, seen);
+        let seen = Seen::of(sim, unsupported);
+        if self.seen.as_ref() == Some(&seen) || self.process != std::process::id() {
+            return;
         }
-    }
-
-    fn replace(&mut self, sim: &SimBackend, unsupported: &BTreeSet<String>, seen: Seen) {
-        let text = summary(sim, &seen, unsupported, self.buffers.largest());
+        let text = summary(sim, &seen, unsupported);
         self.text.clear();
-        if serde_json::to_writer(&mut self.text, &text).is_ok() && self.write().is_ok() {
-            self.seen = Some(seen);
+        if serde_json::to_writer(&mut self.text, &text).is_ok() {
+            self.text.pop();
+            self.text.extend_from_slice(b",\"buffers\":");
+            self.text.extend_from_slice(&self.listed);
+            self.text.push(b'}');
+            if self.write().is_ok() {
+                self.seen = Some(seen);
+            }
         }
     }
 
@@ -150,12 +145,7 @@ impl SummaryFile {
     }
 }
 
-fn summary<'a>(
-    sim: &'a SimBackend,
-    seen: &Seen,
-    unsupported: &'a BTreeSet<String>,
-    buffers: Vec<Buffer>,
-) -> Summary<'a> {
+fn summary<'a>(sim: &'a SimBackend, seen: &Seen, unsupported: &'a BTreeSet<String>) -> Summary<'a> {
     let counters = seen.counters;
     let devices = sim.config().device_count();
     let pressure = |device| {
@@ -185,7 +175,6 @@ fn summary<'a>(
         simulated_ns: seen.clock_ns,
         unsupported: unsupported.iter().map(String::as_str).collect(),
         pressure: (0..i32::try_from(devices).unwrap_or(i32::MAX)).filter_map(pressure).collect(),
-        buffers,
     }
 }
 
@@ -194,56 +183,5 @@ fn mechanism(sim: &SimBackend) -> &'static str {
         Some(HostFaultMechanism::Userfaultfd) => "userfaultfd",
         Some(HostFaultMechanism::PageProtection) => "page_protection",
         _ => "declared",
-    }
-}
-
-/// The managed allocations of the process.
-#[derive(Debug, Default)]
-struct Buffers {
-    /// Those that live, by address.
-    live: BTreeMap<DevicePtr, Buffer>,
-    /// The largest of those that were freed.
-    freed: Vec<Buffer>,
-    /// How many there were.
-    count: u64,
-}
-
-impl Buffers {
-    /// Notes which allocations live now, and how much of each is on devices.
-    fn follow(&mut self, sim: &SimBackend, live: &[Span]) {
-        let spans: BTreeMap<DevicePtr, u64> =
-            live.iter().map(|span| (span.ptr, span.bytes)).collect();
-        let freed = &mut self.freed;
-        let before = freed.len();
-        self.live.retain(|ptr, buffer| {
-            let lives = spans.get(ptr) == Some(&buffer.bytes);
-            freed.extend((!lives).then_some(*buffer));
-            lives
-        });
-        if freed.len() > before {
-            freed.sort_by_key(|buffer| std::cmp::Reverse(buffer.peak_device_bytes));
-            freed.truncate(LISTED_BUFFERS);
-        }
-        for span in live {
-            if self.live.len() >= FOLLOWED_BUFFERS && !self.live.contains_key(&span.ptr) {
-                continue;
-            }
-            let buffer = self.live.entry(span.ptr).or_insert_with(|| {
-                self.count = self.count.saturating_add(1);
-                Buffer { number: self.count, bytes: span.bytes, peak_device_bytes: 0 }
-            });
-            let on = |device| sim.resident_bytes(*span, Processor::device(device));
-            let now = (0..sim.config().device_count()).map(on).fold(0, u64::saturating_add);
-            buffer.peak_device_bytes = buffer.peak_device_bytes.max(now);
-        }
-    }
-
-    /// Those with the largest peaks, in the order of allocation.
-    fn largest(&self) -> Vec<Buffer> {
-        let mut all: Vec<Buffer> = self.live.values().chain(&self.freed).copied().collect();
-        all.sort_by_key(|buffer| (std::cmp::Reverse(buffer.peak_device_bytes), buffer.number));
-        all.truncate(LISTED_BUFFERS);
-        all.sort_by_key(|buffer| buffer.number);
-        all
     }
 }

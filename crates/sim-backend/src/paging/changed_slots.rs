@@ -1,41 +1,52 @@
-//! The blocks that changed, for a caller that enforces the host's access to their pages.
+//! The blocks that changed, for those who ask for them.
 #![allow(clippy::arithmetic_side_effects, reason = "the number of pages of a block is not 0")]
 
 use std::fmt;
 
 use super::mask::PAGES;
 
-/// The slots in which the host's access may have changed. Not part of the state of a machine.
+/// The slots in which pages came, went, or were mapped or unmapped since each asker was last told.
+/// Not part of the state of a machine.
 #[derive(Default)]
-pub(super) struct HostChanges(Option<Vec<u64>>);
+pub(super) struct ChangedSlots([Option<Vec<u64>>; 2]);
 
-impl HostChanges {
-    /// Notes slots from now on.
-    pub(super) fn watch(&mut self) {
-        self.0.get_or_insert_default();
+/// A caller that is told of changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asker {
+    /// It enforces the host's access to pages.
+    Gate,
+    /// It follows how much of each allocation is on devices.
+    Follower,
+}
+
+impl ChangedSlots {
+    /// Notes slots for a caller from now on.
+    pub(super) fn watch(&mut self, asker: Asker) {
+        self.0[asker as usize].get_or_insert_default();
     }
 
     /// The slots since this was last called, ascending.
-    pub(super) fn take(&mut self) -> Vec<u64> {
-        let mut slots = self.0.as_mut().map(std::mem::take).unwrap_or_default();
+    pub(super) fn take(&mut self, asker: Asker) -> Vec<u64> {
+        let mut slots = self.0[asker as usize].as_mut().map(std::mem::take).unwrap_or_default();
         slots.sort_unstable();
         slots.dedup();
         slots
     }
 
-    /// Notes the slot of a page, if a caller wants to know.
+    /// Notes the slot of a page for those who ask.
     #[inline]
     pub(super) fn note(&mut self, page: u64) {
-        let Some(slots) = &mut self.0 else { return };
         let slot = page / PAGES as u64;
-        if slots.last() != Some(&slot) {
-            slots.push(slot);
+        for slots in self.0.iter_mut().flatten() {
+            if slots.last() != Some(&slot) {
+                slots.push(slot);
+            }
         }
     }
 }
 
-impl fmt::Debug for HostChanges {
+impl fmt::Debug for ChangedSlots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HostChanges")
+        f.write_str("ChangedSlots")
     }
 }

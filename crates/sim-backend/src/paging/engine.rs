@@ -11,12 +11,12 @@ use pagewise_hal::{PAGE_BYTES, PageRun, Processor};
 
 use super::advice::PolicyChange;
 use super::block::Block;
+use super::changed_slots::ChangedSlots;
 use super::chunks::{CHUNK_BYTES, Chunks};
 use super::context::Context;
 use super::counters::AccessCounters;
 use super::discard::Discard;
 use super::groups::{Group, Groups};
-use super::host_changes::HostChanges;
 use super::invariants;
 use super::mask::PageMask;
 use super::params::PagingParams;
@@ -56,7 +56,7 @@ pub(crate) struct Paging {
     pub(super) groups: Groups,
     pub(super) totals: Totals,
     pub(super) walked: Walked,
-    pub(super) host_changes: HostChanges,
+    pub(super) changed_slots: ChangedSlots,
     /// Whether alike blocks share the work of the first of them, and plain blocks take the short
     /// way. Tests turn it off to see that the outcome is the same.
     #[cfg(test)]
@@ -83,7 +83,7 @@ impl Paging {
             groups: Groups::default(),
             totals,
             walked: Walked::default(),
-            host_changes: HostChanges::default(),
+            changed_slots: ChangedSlots::default(),
             #[cfg(test)]
             shortcuts: true,
         }
@@ -108,7 +108,7 @@ impl Paging {
         for range in self.ranges.remove(&pages) {
             for block in range.blocks() {
                 self.totals.gone(block);
-                self.host_changes.note(block.first_page());
+                self.changed_slots.note(block.first_page());
                 for id in (0..self.relations.count() as u8).map(ProcId) {
                     if !block.mapped(id, Protection::Read).is_empty() {
                         self.walked.forget(id);
@@ -331,7 +331,7 @@ impl Paging {
         {
             panic!("the paging engine broke an invariant: {broken}");
         }
-        self.host_changes.note(block.first_page());
+        self.changed_slots.note(block.first_page());
         if let Some(range) = self.ranges.containing_mut(block.first_page()) {
             range.put(block);
         }

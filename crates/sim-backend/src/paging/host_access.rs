@@ -1,6 +1,7 @@
 //! The host's access to pages as its page table gives it, for a caller that enforces it.
 #![allow(clippy::arithmetic_side_effects, reason = "pages of live memory, each in its block")]
 
+use super::changed_slots::Asker;
 use super::engine::Paging;
 use super::mask::{PAGES, PageMask};
 use super::processor::ProcId;
@@ -21,15 +22,15 @@ impl HostAccess {
 }
 
 impl Paging {
-    /// Notes changes of the host's access from now on.
-    pub(crate) fn watch_host_access(&mut self) {
-        self.host_changes.watch();
+    /// Notes the slots of blocks that change, for a caller, from now on.
+    pub(crate) fn watch_slots(&mut self, asker: Asker) {
+        self.changed_slots.watch(asker);
     }
 
-    /// The 2 MiB slots in which the host's access may have changed since this was last asked,
-    /// ascending. Empty unless changes are noted.
-    pub(crate) fn take_host_changes(&mut self) -> Vec<u64> {
-        self.host_changes.take()
+    /// The 2 MiB slots of blocks that may have changed since the caller last asked, ascending. Empty
+    /// unless changes are noted.
+    pub(crate) fn take_changed_slots(&mut self, asker: Asker) -> Vec<u64> {
+        self.changed_slots.take(asker)
     }
 
     /// The host's access to the pages of a 2 MiB slot.

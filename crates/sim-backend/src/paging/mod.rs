@@ -16,7 +16,8 @@
 //! | `touch`, `batch` | accesses of one thread, and of many: which faults are serviced together |
 //! | `executed` | accesses of code that the caller executes |
 //! | `service` | the faults on one block: `residency`, `prefetcher` and `thrash` decide, `moves` and `mapping` act |
-//! | `host_access`, `host_changes` | what the host's page table allows, for a caller that enforces it |
+//! | `host_access` | what the host's page table allows, for a caller that enforces it |
+//! | `changed_slots` | the blocks that changed, for those who ask |
 //! | `groups` | pages that faults nearby do not bring along |
 //! | `plain`, `node`, `repeat` | the same in few steps where nothing is special; for one page; for many blocks that are alike |
 //! | `advice`, `migrate`, `discard` | calls |
@@ -32,6 +33,7 @@ mod advice;
 mod batch;
 mod block;
 mod blocks;
+mod changed_slots;
 mod chunks;
 mod context;
 mod counters;
@@ -41,7 +43,6 @@ mod evict;
 mod executed;
 mod groups;
 mod host_access;
-mod host_changes;
 mod invariants;
 #[cfg(test)]
 mod laws;
@@ -77,6 +78,7 @@ mod walked;
 
 pub(crate) use access::Access;
 pub(crate) use batch::WalkReach;
+pub(crate) use changed_slots::Asker;
 pub(crate) use chunks::CHUNK_BYTES;
 pub(crate) use discard::Discard;
 pub(crate) use engine::{GpuMemory, Paging};

@@ -202,7 +202,7 @@ impl Paging {
                     chunks.repeat(piece.start, *effect);
                 }
                 *place = Some(outcome.after.at(piece.start));
-                self.host_changes.note(piece.start);
+                self.changed_slots.note(piece.start);
                 self.totals.add(&outcome.totals);
                 outcome.tape.play(outcome.after.first_page(), piece.start, sink);
                 done += 1;

@@ -12,6 +12,7 @@ mod frees;
 mod hostile;
 mod kernels;
 mod literature;
+mod managed_changes;
 mod oversubscription;
 mod pool_memory;
 mod pools;

@@ -81,6 +81,7 @@ impl Driver {
         let faults = Arc::new(Faults::new(&options.faults, options.calls.as_deref())?);
         let sim = with_faults(sim, &machine, &faults);
         let summary = options.summary.as_deref().map(|folder| {
+            machine.simulator.follow_managed();
             let file = SummaryFile::create(folder);
             file.map(Mutex::new).map_err(|error| format!("{}: {error}", folder.display()))
         });
