@@ -51,16 +51,17 @@ pub(crate) struct Buffers {
 impl Buffers {
     /// Notes what changed. Returns whether the list of the largest may have.
     pub(crate) fn follow(&mut self, sim: &SimBackend, changes: &ManagedChanges) -> bool {
-        let mut moved = BTreeSet::new();
+        let (mut moved, mut is_changed) = (BTreeSet::new(), false);
         for step in &changes.steps {
             match step {
                 ManagedStep::Made(span) if self.live.len() < FOLLOWED_BUFFERS => {
                     self.add(*span);
                     // Memory of a pool may be on a device already.
                     moved.insert(span.ptr);
+                    is_changed = true;
                 }
                 ManagedStep::Made(_) => {}
-                ManagedStep::Gone(span) => self.free(span.ptr),
+                ManagedStep::Gone(span) => is_changed |= self.free(span.ptr),
             }
         }
         let mut behind = 0;
@@ -74,8 +75,10 @@ impl Buffers {
                 }
             }
         }
-        let raised = moved.into_iter().filter(|ptr| self.measure(sim, *ptr)).count();
-        raised > 0 || !changes.steps.is_empty()
+        for ptr in moved {
+            is_changed |= self.measure(sim, ptr);
+        }
+        is_changed
     }
 
     fn add(&mut self, span: Span) {
@@ -85,13 +88,15 @@ impl Buffers {
         self.ranked.insert(buffer.rank(), buffer);
     }
 
-    fn free(&mut self, ptr: DevicePtr) {
-        let Some(buffer) = self.live.remove(&ptr) else { return };
+    /// Notes that memory went. Returns whether it was followed.
+    fn free(&mut self, ptr: DevicePtr) -> bool {
+        let Some(buffer) = self.live.remove(&ptr) else { return false };
         self.ranked.remove(&buffer.rank());
         self.freed.insert(buffer.rank(), buffer);
         if self.freed.len() > LISTED_BUFFERS {
             self.freed.pop_last();
         }
+        true
     }
 
     /// The live buffers with bytes in a range.
@@ -146,8 +151,11 @@ mod tests {
         let mut buffers = Buffers::default();
         let follow = |buffers: &mut Buffers| buffers.follow(&sim, &sim.take_managed_changes());
         let [first, second] = [8 << 20, 3 << 20].map(|bytes| sim.alloc(bytes).expect("memory"));
-        sim.alloc_device(DeviceId(0), 1 << 20).expect("memory");
         assert!(follow(&mut buffers));
+        let plain = sim.alloc_device(DeviceId(0), 1 << 20).expect("memory");
+        // SAFETY: only this test knows the memory.
+        unsafe { sim.free(plain) }.expect("live memory");
+        assert!(!follow(&mut buffers), "it is not managed");
         assert_eq!(peaks(&buffers), [(1, 0), (2, 0)]);
         let device = Location::device(DeviceId(0));
         sim.prefetch_to(Span::new(first.ptr, 3 << 20), device).expect("managed");
@@ -173,7 +181,7 @@ mod tests {
             buffer.peak_device_bytes = number % 100;
             buffers.ranked.insert(buffer.rank(), *buffer);
             if number % 2 == 0 {
-                buffers.free(ptr);
+                assert!(buffers.free(ptr));
             }
         }
         let mut listed: Vec<u64> = peaks(&buffers).iter().map(|(_, peak)| *peak).collect();
