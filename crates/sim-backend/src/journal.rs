@@ -2,39 +2,42 @@
 
 use std::fmt;
 
-use crate::space::Allocation;
-
 /// An allocation that appeared or went.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Step {
-    Made(Allocation),
-    Gone(Allocation),
+pub(crate) enum Step<A> {
+    Made(A),
+    Gone(A),
 }
 
 /// The steps since they were last asked for, if a caller asks. Not part of the state of a machine.
-#[derive(Default)]
-pub(crate) struct Journal(Option<Vec<Step>>);
+pub(crate) struct Journal<A>(Option<Vec<Step<A>>>);
 
-impl Journal {
+impl<A> Default for Journal<A> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<A> Journal<A> {
     /// Notes steps from now on.
     pub(crate) fn begin(&mut self) {
         self.0.get_or_insert_default();
     }
 
     #[inline]
-    pub(crate) fn note(&mut self, step: Step) {
+    pub(crate) fn note(&mut self, step: Step<A>) {
         if let Some(steps) = &mut self.0 {
             steps.push(step);
         }
     }
 
     /// The steps since this was last called, in their order.
-    pub(crate) fn take(&mut self) -> Vec<Step> {
+    pub(crate) fn take(&mut self) -> Vec<Step<A>> {
         self.0.as_mut().map(std::mem::take).unwrap_or_default()
     }
 }
 
-impl fmt::Debug for Journal {
+impl<A> fmt::Debug for Journal<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Journal")
     }

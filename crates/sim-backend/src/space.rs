@@ -93,7 +93,7 @@ pub(crate) struct Space {
     pinned: Slots,
     last_id: u64,
     recent: Recent,
-    journal: Journal,
+    journal: Journal<Allocation>,
 }
 
 /// The addresses of the managed allocation found last: most calls in a row ask for the same. It is
@@ -172,7 +172,7 @@ impl Space {
     }
 
     /// The allocations that appear and go, for a caller that follows them.
-    pub(crate) fn journal(&mut self) -> &mut Journal {
+    pub(crate) fn journal(&mut self) -> &mut Journal<Allocation> {
         &mut self.journal
     }
 
