@@ -8,7 +8,11 @@ use super::mask::PAGES;
 /// The slots in which pages came, went, or were mapped or unmapped since each asker was last told.
 /// Not part of the state of a machine.
 #[derive(Default)]
-pub(super) struct ChangedSlots([Option<Vec<u64>>; 2]);
+pub(super) struct ChangedSlots {
+    /// Whether a caller asks at all: without one, a step looks no further.
+    is_watched: bool,
+    by_asker: [Option<Vec<u64>>; 2],
+}
 
 /// A caller that is told of changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,12 +26,14 @@ pub(crate) enum Asker {
 impl ChangedSlots {
     /// Notes slots for a caller from now on.
     pub(super) fn watch(&mut self, asker: Asker) {
-        self.0[asker as usize].get_or_insert_default();
+        self.is_watched = true;
+        self.by_asker[asker as usize].get_or_insert_default();
     }
 
     /// The slots since this was last called, ascending.
     pub(super) fn take(&mut self, asker: Asker) -> Vec<u64> {
-        let mut slots = self.0[asker as usize].as_mut().map(std::mem::take).unwrap_or_default();
+        let slots = self.by_asker[asker as usize].as_mut().map(std::mem::take);
+        let mut slots = slots.unwrap_or_default();
         slots.sort_unstable();
         slots.dedup();
         slots
@@ -36,8 +42,11 @@ impl ChangedSlots {
     /// Notes the slot of a page for those who ask.
     #[inline]
     pub(super) fn note(&mut self, page: u64) {
+        if !self.is_watched {
+            return;
+        }
         let slot = page / PAGES as u64;
-        for slots in self.0.iter_mut().flatten() {
+        for slots in self.by_asker.iter_mut().flatten() {
             if slots.last() != Some(&slot) {
                 slots.push(slot);
             }
