@@ -117,8 +117,8 @@ impl Attributes {
     fn write(&mut self, pages: Range<u64>, change: impl Fn(&mut PageAttributes)) {
         if self.driver.containing(pages.start).is_none() {
             // The driver's cursor jumps over no page of a run that it begins in.
-            if self.truth.containing(pages.start).is_none_or(|run| pages.end <= run.end) {
-                return self.truth.update(pages, change);
+            if self.truth.update_one_run(&pages, &change) {
+                return;
             }
             self.driver.copy_region(&self.truth, pages.start);
         }

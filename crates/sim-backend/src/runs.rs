@@ -77,8 +77,7 @@ impl<V: Copy + Eq> Runs<V> {
 
     /// Changes the values of `pages`, which lie in one region.
     pub(crate) fn update(&mut self, pages: Range<u64>, change: impl Fn(&mut V)) {
-        if self.containing(pages.start).is_some_and(|run| pages.end <= run.end) {
-            self.update_run(pages.start, &pages, change);
+        if self.update_one_run(&pages, &change) {
             return;
         }
         self.cut(pages.start);
@@ -87,6 +86,17 @@ impl<V: Copy + Eq> Runs<V> {
             change(&mut entry.value);
         }
         self.join(pages);
+    }
+
+    /// Changes the values of `pages` if one run holds them all. Returns whether it does.
+    pub(crate) fn update_one_run(&mut self, pages: &Range<u64>, change: impl Fn(&mut V)) -> bool {
+        match self.entry_of(pages.start) {
+            Some((start, &run)) if pages.end <= run.end => {
+                self.change_run((start, run), pages.clone(), change);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Changes those of `pages` that are in the run of one of them, `page`. Returns the run that they
@@ -99,10 +109,20 @@ impl<V: Copy + Eq> Runs<V> {
     ) -> Option<Range<u64>> {
         let (start, &run) = self.entry_of(page)?;
         let pages = pages.start.max(start)..pages.end.min(run.end);
+        Some(self.change_run((start, run), pages, change))
+    }
+
+    /// Changes pages of a run. Returns the run that they are in then.
+    fn change_run(
+        &mut self,
+        (start, run): (u64, Entry<V>),
+        pages: Range<u64>,
+        change: impl Fn(&mut V),
+    ) -> Range<u64> {
         let mut changed = Entry { end: pages.end, ..run };
         change(&mut changed.value);
         if changed.value == run.value {
-            return Some(start..run.end); // Many changes repeat the one before.
+            return start..run.end; // Many changes repeat the one before.
         }
         if pages.end < run.end {
             self.entries.insert(pages.end, run);
@@ -119,10 +139,10 @@ impl<V: Copy + Eq> Runs<V> {
         {
             left.end = changed.end;
             self.entries.remove(&start);
-            return Some(first..changed.end);
+            return first..changed.end;
         }
         self.entries.insert(pages.start, changed);
-        Some(pages.start..changed.end)
+        pages.start..changed.end
     }
 
     /// Makes a run start at `page`, if one contains it.
