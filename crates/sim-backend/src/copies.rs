@@ -43,6 +43,14 @@ impl Pattern {
     }
 }
 
+/// One end of a copy.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    /// The processor that the memory is of.
+    at: Processor,
+    is_managed: bool,
+}
+
 impl Sim {
     /// `cuMemsetD8Async`, `cuMemsetD16Async`, `cuMemsetD32Async`: the stream's device writes every
     /// page, by the same accesses for all three (TIMING-36). Plain memory of another device is
@@ -76,11 +84,12 @@ impl Sim {
         }
         self.lend_during(span.bytes);
         self.launch(device, StreamWork::FillOrCopy(&[span]), stream)?;
-        self.walk_pages(device, span, Access::Write, Threads::Fill);
-        match self.place_of(device, span) {
-            (_, true) => {}
-            (Processor::HOST, _) => self.moved(Transfer::ToHost, span.bytes),
-            _ => self.moved(Transfer::Fill, span.bytes),
+        match self.end_of(device, span) {
+            End { is_managed: true, .. } => {
+                self.walk_pages(device, span, Access::Write, Threads::Fill);
+            }
+            End { at: Processor::HOST, .. } => self.moved(Transfer::ToHost, span.bytes),
+            End { .. } => self.moved(Transfer::Fill, span.bytes),
         }
         self.started(stream);
         self.before_write(span);
@@ -176,9 +185,10 @@ impl Sim {
         let (to, from) = (copy.to(), copy.from());
         self.lend_during(bytes);
         self.launch(device, StreamWork::FillOrCopy(&[from, to]), stream)?;
-        self.walk_copied(device, from, Access::Read);
-        self.walk_copied(device, to, Access::Write);
-        self.pay_copy(device, copy);
+        let ends = [self.end_of(device, from), self.end_of(device, to)];
+        self.walk_copied((device, ends[0]), from, Access::Read);
+        self.walk_copied((device, ends[1]), to, Access::Write);
+        self.pay_copy(device, copy, ends);
         self.started(stream);
         self.before_write(to);
         self.arena.copy(destination.0, source.0, bytes);
@@ -186,20 +196,18 @@ impl Sim {
     }
 
     /// The time of the bytes of a copy. Walks of managed memory have theirs already.
-    fn pay_copy(&mut self, device: Processor, copy: SpanCopy) {
-        let ((from, from_managed), (to, to_managed)) =
-            (self.place_of(device, copy.from()), self.place_of(device, copy.to()));
-        if from_managed && to_managed {
+    fn pay_copy(&mut self, device: Processor, copy: SpanCopy, [from, to]: [End; 2]) {
+        if from.is_managed && to.is_managed {
             return;
         }
         let reached = |span: Span| {
             self.space.containing(span.ptr).is_some_and(|found| self.reaches(device, found))
         };
-        let transfer = match (from.is_host(), to.is_host()) {
+        let transfer = match (from.at.is_host(), to.at.is_host()) {
             (true, true) => Transfer::WithinHost,
             (true, false) => Transfer::ToDevice,
             (false, true) => Transfer::ToHost,
-            (false, false) if from == to => Transfer::WithinDevice,
+            (false, false) if from.at == to.at => Transfer::WithinDevice,
             (false, false) if reached(copy.from()) && reached(copy.to()) => {
                 Transfer::BetweenDevices
             }
@@ -212,31 +220,24 @@ impl Sim {
         self.pager.note_memory(MemoryStep::Moved(transfer, bytes));
     }
 
-    /// The processor with the memory of a range when a device fills or copies it, and whether that is
-    /// managed memory.
-    fn place_of(&self, device: Processor, span: Span) -> (Processor, bool) {
-        match self.space.containing(span.ptr) {
-            Some(found) if self.is_managed(found) => {
-                (if self.is_walked_by_host(span) { Processor::HOST } else { device }, true)
-            }
-            found => {
-                let home = found.and_then(|found| self.book().home_of(found));
-                (home.unwrap_or(Processor::HOST), false)
-            }
+    /// The memory in which a device finds a range that it fills or copies. Managed memory that prefers
+    /// the host, as far as the driver knows, stays there (PAGING-280).
+    fn end_of(&self, device: Processor, span: Span) -> End {
+        let found = self.space.containing(span.ptr);
+        if !found.is_some_and(|found| self.is_managed(found)) {
+            let home = found.and_then(|found| self.book().home_of(found));
+            return End { at: home.unwrap_or(Processor::HOST), is_managed: false };
         }
-    }
-
-    /// Whether the host's threads copy a range of managed memory, as the driver knows that it
-    /// prefers the host (PAGING-280).
-    fn is_walked_by_host(&self, span: Span) -> bool {
         let preferred = self.attributes.preferred(&span.pages_outward(), RangeReads::Driver);
-        preferred.is_some_and(|location| location.kind != LocationKind::DEVICE)
-            && self.exclusive.is_none()
+        let on_host = preferred.is_some_and(|location| location.kind != LocationKind::DEVICE)
+            && self.exclusive.is_none();
+        End { at: if on_host { Processor::HOST } else { device }, is_managed: true }
     }
 
-    /// Touches every page of the source or destination of a copy.
-    fn walk_copied(&mut self, device: Processor, span: Span, access: Access) {
-        if self.is_walked_by_host(span) {
+    /// Touches every page of the source or destination of a copy. The host's threads do that for
+    /// memory that stays there.
+    fn walk_copied(&mut self, (device, end): (Processor, End), span: Span, access: Access) {
+        if end.is_managed && end.at.is_host() {
             self.walk_pages(Processor::HOST, span, access, Threads::One);
         } else {
             self.walk_pages(device, span, access, Threads::Copy);
