@@ -76,14 +76,12 @@ impl Arena {
 
     /// An arena with memory that the program can access, or behind a gate.
     pub(crate) fn new(contents: MemoryContents, gate: Option<Arc<Gate>>) -> Self {
-        let contents = match (contents, &gate) {
-            (MemoryContents::Skipped, _) => Contents::Skipped,
-            (MemoryContents::Described, None) => Contents::Described(Described::default()),
-            _ => Contents::Real,
-        };
-        let segments = match contents {
-            Contents::Real => Segments::behind(gate),
-            Contents::Described(_) | Contents::Skipped => Segments::unused(),
+        let (contents, segments) = match (contents, &gate) {
+            (MemoryContents::Skipped, _) => (Contents::Skipped, Segments::unused()),
+            (MemoryContents::Described, None) => {
+                (Contents::Described(Described::default()), Segments::unused())
+            }
+            _ => (Contents::Real, Segments::behind(gate)),
         };
         Self { segments, contents, ..Self::default() }
     }

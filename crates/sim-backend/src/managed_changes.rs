@@ -3,8 +3,8 @@
 use pagewise_hal::{BLOCK_BYTES, Span};
 
 use crate::backend::SimBackend;
-use crate::journal::Step;
 use crate::paging::Asker;
+use crate::space::Step;
 
 /// An allocation that appeared or went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::ops::Range;
 use pagewise_hal::{BLOCK_BYTES, DeviceId, DevicePtr, MemoryHandle, PAGE_BYTES, PoolHandle, Span};
 
 use crate::arena::{Arena, Zone};
-use crate::journal::{Journal, Step};
+use crate::journal::Journal;
 use crate::lendable::Lendable;
 use crate::regions::Regions;
 use crate::slabs::Slabs;
@@ -58,6 +58,13 @@ impl Allocation {
     }
 }
 
+/// An allocation that appeared or went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Made(Allocation),
+    Gone(Allocation),
+}
+
 /// A range of managed addresses, as the paging engine knows it: an allocation, or a slab of small
 /// ones. A slab is created with its first allocation and removed with its last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +100,7 @@ pub(crate) struct Space {
     pinned: Slots,
     last_id: u64,
     recent: Recent,
-    journal: Journal<Allocation>,
+    journal: Journal<Step>,
 }
 
 /// The addresses of the managed allocation found last: most calls in a row ask for the same. It is
@@ -172,7 +179,7 @@ impl Space {
     }
 
     /// The allocations that appear and go, for a caller that follows them.
-    pub(crate) fn journal(&mut self) -> &mut Journal<Allocation> {
+    pub(crate) fn journal(&mut self) -> &mut Journal<Step> {
         &mut self.journal
     }
 

@@ -1,5 +1,4 @@
-//! Address space of machines that went, kept for the next ones: a reservation costs as much as a
-//! dozen calls.
+//! Address space of machines that went, kept for the next ones: a replay makes one for each case.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
