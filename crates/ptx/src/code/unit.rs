@@ -1,6 +1,7 @@
 //! Lowered functions, and the parts of a module that they name.
 
-use super::op::{Op, Origin};
+use super::file::File;
+use super::op::{Op, Origin, Slot};
 use super::uses::Uses;
 
 /// A constant of a function.
@@ -33,6 +34,19 @@ pub(crate) struct Files {
     pub(crate) words: u32,
     pub(crate) doubles: u32,
     pub(crate) predicates: u32,
+}
+
+impl Files {
+    /// One register more.
+    pub(crate) fn next(&mut self, file: File) -> Slot {
+        let count = match file {
+            File::Word | File::ConstantWord => &mut self.words,
+            File::Double | File::ConstantDouble => &mut self.doubles,
+            File::Predicate => &mut self.predicates,
+        };
+        *count += 1;
+        Slot { file, index: *count - 1 }
+    }
 }
 
 /// A lowered function. Jumps, calls, tables and constants count from the function's own.

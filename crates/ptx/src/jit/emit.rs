@@ -12,6 +12,7 @@ use cranelift_frontend::FunctionBuilder;
 
 use super::detour::Leg;
 use super::state::{Behind, Calls, Exchange, Left, Of, STOPPED, State, UNFIT};
+use super::value::{Group, Round};
 use crate::code::{Axis, WIDTH};
 
 /// Vectors of four words, and of two doubles.
@@ -188,13 +189,21 @@ impl<'f> Emit<'f> {
     }
 
     /// Where four lanes of a register of 32 bits are: the base, and the offset.
-    pub(super) fn lanes_of_word(&self, place: u16, group: usize) -> (Value, i32) {
-        (self.words, i32::from(place) * 128 + group as i32 * 16)
+    pub(super) fn lanes_of_word(&self, place: u16, group: impl Into<Group>) -> (Value, i32) {
+        let offset = i32::from(place) * 128;
+        match group.into() {
+            Group::Known(group) => (self.words, offset + group as i32 * 16),
+            Group::Now(round) => (round.words, offset),
+        }
     }
 
-    /// Where two lanes of a register of 64 bits are.
-    pub(super) fn lanes_of_double(&self, place: u16, pair: usize) -> (Value, i32) {
-        (self.doubles, i32::from(place) * 256 + pair as i32 * 16)
+    /// Where four lanes of a register of 64 bits are.
+    pub(super) fn lanes_of_double(&self, place: u16, group: impl Into<Group>) -> (Value, i32) {
+        let offset = i32::from(place) * 256;
+        match group.into() {
+            Group::Known(group) => (self.doubles, offset + group as i32 * 32),
+            Group::Now(round) => (round.doubles, offset),
+        }
     }
 
     /// The predicate of all lanes.
@@ -373,16 +382,53 @@ impl<'f> Emit<'f> {
         fast: Value,
         slow: impl FnOnce(&mut Self) -> Value,
     ) -> Value {
-        let kind = self.build.func.dfg.value_type(fast);
-        let (off, on) = (self.build.create_block(), self.build.create_block());
-        let result = self.build.append_block_param(on, kind);
-        self.build.set_cold_block(off);
+        let (on, off) = (self.build.create_block(), self.build.create_block());
         self.build.ins().brif(holds, on, &[fast.into()], off, &[]);
+        self.aside(on, off, |emit| [slow(emit)])[0]
+    }
+
+    /// Two values of one of two ways: `usual`, but where any bit of a vector is set those that `rare` makes.
+    pub(super) fn usually(
+        &mut self,
+        bits: Value,
+        usual: [Value; 2],
+        rare: impl FnOnce(&mut Self) -> [Value; 2],
+    ) -> [Value; 2] {
+        let (on, off) = (self.build.create_block(), self.build.create_block());
+        let any = self.build.ins().vany_true(bits);
+        self.build.ins().brif(any, off, &[], on, &usual.map(Into::into));
+        self.aside(on, off, rare)
+    }
+
+    /// Makes values in a block off the way, and goes on with them.
+    fn aside<const N: usize>(
+        &mut self,
+        on: Block,
+        off: Block,
+        values: impl FnOnce(&mut Self) -> [Value; N],
+    ) -> [Value; N] {
+        self.build.set_cold_block(off);
         self.build.switch_to_block(off);
-        let value = slow(self);
-        self.build.ins().jump(on, &[value.into()]);
+        let values = values(self);
+        self.build.ins().jump(on, &values.map(Into::into));
+        let kinds = values.map(|value| self.build.func.dfg.value_type(value));
+        let results = kinds.map(|kind| self.build.append_block_param(on, kind));
         self.build.switch_to_block(on);
-        result
+        results
+    }
+
+    /// The round of a loop over groups, with so many bytes of words before it.
+    pub(super) fn round(&mut self, offset: Value) -> Round {
+        let ins = self.build.ins();
+        let words = ins.iadd(self.words, offset);
+        let doubles_offset = self.build.ins().ishl_imm(offset, 1);
+        let doubles = self.build.ins().iadd(self.doubles, doubles_offset);
+        let lanes = self.build.ins().ireduce(types::I32, offset);
+        let lanes = self.build.ins().ushr_imm(lanes, 2);
+        let half = (size_of::<[u32; WIDTH]>() / 2) as i64;
+        let is_upper = self.build.ins().band_imm(offset, half);
+        let in_half = self.build.ins().band_imm(offset, half - 1);
+        Round { offset, doubles_offset, words, doubles, lanes, is_upper, in_half }
     }
 
     /// All bits set if the condition holds, else none.

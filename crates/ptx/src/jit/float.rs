@@ -4,6 +4,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
 
 use super::emit::{DOUBLES, Emit, WORDS};
+use super::value::Four;
 use crate::code::{FLUSH, Form, MINUS_OTHER, MINUS_PRODUCT, Width};
 use crate::math::{double, single};
 
@@ -116,8 +117,28 @@ impl Emit<'_> {
         self.build.ins().bitselect(is_none, s[0], value)
     }
 
+    /// Arithmetic of four floats of 64 bits. Which NaN is the result takes longer to find than the result does,
+    /// and is found where there is one.
+    pub(super) fn double_floats(&mut self, form: Form, imm: u64, s: &[Four]) -> [Value; 2] {
+        let sources = [0, 1].map(|half| s.iter().map(|four| four.double()[half]).collect());
+        let exact =
+            |emit: &mut Self| sources.each_ref().map(|s: &Vec<_>| emit.double_float(form, imm, s));
+        if matches!(form, Form::FloatNegate(_) | Form::FloatAbsolute(_)) {
+            return exact(self);
+        }
+        let sign = self.doubles(1 << 63);
+        let floats = sources.each_ref().map(|s| {
+            let s = self.signed_sources(form, imm, s, sign);
+            let s: Vec<Value> = s.iter().map(|v| self.cast(types::F64X2, *v)).collect();
+            self.arithmetic(form, &s)
+        });
+        let nan = self.build.ins().fcmp(FloatCC::Unordered, floats[0], floats[1]);
+        let usual = floats.map(|value| self.cast(DOUBLES, value));
+        self.usually(nan, usual, exact)
+    }
+
     /// Arithmetic of two floats of 64 bits: an operand that is no number is the result, quiet.
-    pub(super) fn double_float(&mut self, form: Form, imm: u64, s: &[Value]) -> Value {
+    fn double_float(&mut self, form: Form, imm: u64, s: &[Value]) -> Value {
         let sign = self.doubles(1 << 63);
         let (value, operands) = match form {
             // Only a number changes its sign.

@@ -4,32 +4,32 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{ConstantData, InstBuilder, Type, Value, types};
 
 use super::emit::{DOUBLES, Emit, WORDS, plain};
-use super::value::{Four, HALF, Halves, LineOf};
+use super::value::{Four, Group, HALF, Halves, LineOf};
 
 impl Emit<'_> {
-    pub(super) fn load_word(&mut self, place: u16, group: usize) -> Four {
+    pub(super) fn load_word(&mut self, place: u16, group: impl Into<Group>) -> Four {
         let (base, offset) = self.lanes_of_word(place, group);
         Four::Word(self.build.ins().load(WORDS, plain(), base, offset))
     }
 
-    pub(super) fn load_double(&mut self, place: u16, group: usize) -> Four {
-        Four::Double([0, 1].map(|half| {
-            let (base, offset) = self.lanes_of_double(place, 2 * group + half);
-            self.build.ins().load(DOUBLES, plain(), base, offset)
-        }))
+    pub(super) fn load_double(&mut self, place: u16, group: impl Into<Group>) -> Four {
+        let (base, offset) = self.lanes_of_double(place, group);
+        Four::Double(
+            [0, 16].map(|half| self.build.ins().load(DOUBLES, plain(), base, offset + half)),
+        )
     }
 
     /// Writes a group of a register that is no predicate.
-    pub(super) fn store(&mut self, place: u16, group: usize, value: Four) {
+    pub(super) fn store(&mut self, place: u16, group: impl Into<Group>, value: Four) {
         match value {
             Four::Word(value) | Four::Mask(value) => {
                 let (base, offset) = self.lanes_of_word(place, group);
                 self.build.ins().store(plain(), value, base, offset);
             }
             Four::Double(values) => {
-                for (half, value) in values.into_iter().enumerate() {
-                    let (base, offset) = self.lanes_of_double(place, 2 * group + half);
-                    self.build.ins().store(plain(), value, base, offset);
+                let (base, offset) = self.lanes_of_double(place, group);
+                for (value, half) in values.into_iter().zip([0, 16]) {
+                    self.build.ins().store(plain(), value, base, offset + half);
                 }
             }
         }
@@ -58,11 +58,26 @@ impl Emit<'_> {
     }
 
     /// The values of a line in a group.
-    pub(super) fn line_in_group(&mut self, is_double: bool, line: LineOf, group: usize) -> Four {
-        let step = line.step.cast_unsigned();
-        let lane = |at: usize| step.wrapping_mul((4 * group + at) as u64);
+    pub(super) fn line_in_group(
+        &mut self,
+        is_double: bool,
+        line: LineOf,
+        group: impl Into<Group>,
+    ) -> Four {
+        match group.into() {
+            Group::Known(group) => self.line_from(is_double, line.first, line.step, 4 * group),
+            Group::Now(round) => {
+                let first = self.lane_of_line(is_double, line.first, line.step, round.lanes);
+                self.line_from(is_double, first, line.step, 0)
+            }
+        }
+    }
+
+    /// Four values of a line, from a lane on.
+    fn line_from(&mut self, is_double: bool, first: Value, step: i64, from: usize) -> Four {
+        let lane = |at: usize| step.cast_unsigned().wrapping_mul((from + at) as u64);
         if is_double {
-            let first = self.build.ins().splat(DOUBLES, line.first);
+            let first = self.build.ins().splat(DOUBLES, first);
             return Four::Double([0, 1].map(|half| match step {
                 0 => first,
                 _ => {
@@ -71,7 +86,7 @@ impl Emit<'_> {
                 }
             }));
         }
-        let first = self.build.ins().splat(WORDS, line.first);
+        let first = self.build.ins().splat(WORDS, first);
         if step == 0 {
             return Four::Word(first);
         }
@@ -79,30 +94,57 @@ impl Emit<'_> {
         Four::Word(self.build.ins().iadd(first, further))
     }
 
+    /// The value of a line in a lane.
+    fn lane_of_line(&mut self, is_double: bool, first: Value, step: i64, lane: Value) -> Value {
+        if step == 0 {
+            return first;
+        }
+        let lane = if is_double { self.build.ins().uextend(types::I64, lane) } else { lane };
+        let further = match is_double {
+            true => self.build.ins().imul_imm(lane, step),
+            false => self.build.ins().imul_imm(lane, i64::from(step as u32)),
+        };
+        self.build.ins().iadd(first, further)
+    }
+
     /// The values of the lines of halves in a group.
     pub(super) fn halves_in_group(
         &mut self,
         is_double: bool,
         halves: Halves,
-        group: usize,
+        group: impl Into<Group>,
     ) -> Four {
-        self.line_in_group(is_double, halves[group / HALF], group % HALF)
+        let round = match group.into() {
+            Group::Known(group) => {
+                return self.line_in_group(is_double, halves[group / HALF], group % HALF);
+            }
+            Group::Now(round) => round,
+        };
+        let first = self.build.ins().select(round.is_upper, halves[1].first, halves[0].first);
+        let lane = self.build.ins().band_imm(round.lanes, 4 * HALF as i64 - 1);
+        let first = self.lane_of_line(is_double, first, halves[0].step, lane);
+        self.line_from(is_double, first, halves[0].step, 0)
     }
 
     /// The predicate of all lanes in a group.
-    pub(super) fn mask_in_group(&mut self, mask: Value, group: usize) -> Four {
+    pub(super) fn mask_in_group(&mut self, mask: Value, group: impl Into<Group>) -> Four {
+        let (mask, from) = match group.into() {
+            Group::Known(group) => (mask, 4 * group),
+            Group::Now(round) => (self.build.ins().ushr(mask, round.lanes), 0),
+        };
         let all = self.build.ins().splat(WORDS, mask);
-        let bits = self.words_of([0, 1, 2, 3].map(|at| 1 << (4 * group + at)));
+        let bits = self.words_of([0, 1, 2, 3].map(|at| 1 << (from + at)));
         let own = self.build.ins().band(all, bits);
         Four::Mask(self.build.ins().icmp(IntCC::Equal, own, bits))
     }
 
     /// The bits of a group's predicate in the predicate of all lanes.
-    pub(super) fn bits_of_group(&mut self, mask: Value, group: usize) -> Value {
+    pub(super) fn bits_of_group(&mut self, mask: Value, group: impl Into<Group>) -> Value {
         let bits = self.build.ins().vhigh_bits(types::I32, mask);
-        match group {
-            0 => bits,
-            _ => self.build.ins().ishl_imm(bits, 4 * group as i64),
+        match group.into() {
+            Group::Known(0) => bits,
+            Group::Known(group) => self.build.ins().ishl_imm(bits, 4 * group as i64),
+            Group::Now(round) => self.build.ins().ishl(bits, round.lanes),
         }
     }
 

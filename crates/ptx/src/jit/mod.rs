@@ -39,7 +39,8 @@
 //! - Jumps back are counted, as a fragment that loops has to give way to others.
 //!
 //! The loops over lanes are vectors of 128 bits, four lanes at a time, through all instructions of a
-//! segment, so that values stay in registers of the machine.
+//! segment, so that values stay in registers of the machine. The code of a short segment is there once for each
+//! four lanes; that of a long one is a loop (`lanes`), as making it takes most of the time otherwise.
 
 mod access;
 mod apart;
@@ -55,6 +56,7 @@ mod float;
 mod group;
 mod halves;
 mod holds;
+mod lanes;
 mod legs;
 mod line;
 mod live;

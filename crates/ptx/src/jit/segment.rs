@@ -8,7 +8,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use super::emit::{Emit, foreign, plain, vector_of};
 use super::live::Live;
 use super::state::State;
-use super::value::{Four, GROUPS, HALF, Halves, LineOf};
+use super::value::{Four, GROUPS, Group, Halves, LineOf, Round};
 use crate::code::{File, Form, Held, MOST_LINES, Register, Set};
 
 /// Where a lane of a source is.
@@ -148,111 +148,6 @@ impl Segment {
         }
         emit.hold(keep, forget);
     }
-
-    /// Computes and writes lanes, four by four, and then rows in memory.
-    fn write_lanes(&self, emit: &mut Emit<'_>) {
-        let mut masks: BTreeMap<u16, Value> = BTreeMap::new();
-        let mut rows: Vec<Vec<Four>> = vec![Vec::new(); self.stores.len()];
-        if self.made.is_empty() && self.stores.is_empty() {
-            return;
-        }
-        for group in 0..GROUPS {
-            let mut lanes = Lanes { emit, group, made: Vec::new(), read: BTreeMap::new() };
-            for made in &self.made {
-                let value = lanes.made(made);
-                lanes.made.push(value);
-            }
-            for (row, store) in rows.iter_mut().zip(&self.stores) {
-                let value = lanes.source(store.from);
-                row.push(value);
-            }
-            let made = lanes.made;
-            for &(register, at) in self.results.values() {
-                if register.file != File::Predicate {
-                    let value = match emit.part {
-                        Some(part) => emit.blended(part, register, group, made[at]),
-                        None => made[at],
-                    };
-                    emit.store(register.place, group, value);
-                    continue;
-                }
-                let bits = emit.bits_of_group(made[at].word(), group);
-                let mask = match masks.get(&register.place) {
-                    Some(&mask) => emit.build.ins().bor(mask, bits),
-                    None => bits,
-                };
-                masks.insert(register.place, mask);
-            }
-        }
-        for (place, mask) in masks {
-            emit.set_predicate(place, mask);
-        }
-        for (store, row) in self.stores.iter().zip(rows) {
-            for (group, four) in row.into_iter().enumerate() {
-                emit.store_row(store.to[group / HALF], group % HALF, four);
-            }
-        }
-    }
-}
-
-/// The lanes of one group.
-struct Lanes<'s, 'f> {
-    emit: &'s mut Emit<'f>,
-    group: usize,
-    made: Vec<Four>,
-    /// Registers that are read already.
-    read: BTreeMap<(u8, u16), Four>,
-}
-
-impl Lanes<'_, '_> {
-    fn source(&mut self, source: Source) -> Four {
-        match source {
-            Source::Made(at) => self.made[at],
-            Source::Line(is_double, line) => self.emit.line_in_group(is_double, line, self.group),
-            Source::Halves(is_double, halves) => {
-                self.emit.halves_in_group(is_double, halves, self.group)
-            }
-            Source::Mask(mask) => self.emit.mask_in_group(mask, self.group),
-            Source::Lanes(register) => {
-                if let Some(&four) = self.read.get(&key(register)) {
-                    return four;
-                }
-                let four = match register.file {
-                    File::Double => self.emit.load_double(register.place, self.group),
-                    _ => self.emit.load_word(register.place, self.group),
-                };
-                self.read.insert(key(register), four);
-                four
-            }
-        }
-    }
-
-    fn made(&mut self, made: &Made) -> Four {
-        match made {
-            Made::Words(words) => Four::Word(words[self.group]),
-            Made::Line(is_double, line) => self.emit.line_in_group(*is_double, *line, self.group),
-            Made::Halves(is_double, halves) => {
-                self.emit.halves_in_group(*is_double, *halves, self.group)
-            }
-            Made::Rows(from, is_double) => {
-                self.emit.load_row(from[self.group / HALF], self.group % HALF, *is_double)
-            }
-            Made::Function(waiting) => {
-                let sources: Vec<Four> =
-                    waiting.sources.iter().map(|source| self.source(*source)).collect();
-                let new = match (waiting.form, waiting.sources.get(1)) {
-                    (Form::ShiftBy { .. }, Some(Source::Line(_, amount))) => {
-                        self.emit.shifted(waiting.form, sources[0], amount.first)
-                    }
-                    _ => self.emit.four(waiting.form, waiting.imm, &sources),
-                };
-                let Some((guard, negated, old)) = waiting.guard else { return new };
-                let (mask, old) = (self.source(guard).word(), self.source(old));
-                let mask = if negated { self.emit.build.ins().bnot(mask) } else { mask };
-                self.emit.choose(mask, new, old)
-            }
-        }
-    }
 }
 
 impl Emit<'_> {
@@ -261,9 +156,10 @@ impl Emit<'_> {
         &mut self,
         lanes: Value,
         register: Register,
-        group: usize,
+        group: impl Into<Group>,
         new: Four,
     ) -> Four {
+        let group = group.into();
         let old = match is_double(register) {
             true => self.load_double(register.place, group),
             false => self.load_word(register.place, group),
@@ -299,6 +195,20 @@ impl Emit<'_> {
         match is_double {
             true => Four::Double([load(32 * group), load(32 * group + 16)]),
             false => Four::Word(load(16 * group)),
+        }
+    }
+
+    /// The part of two rows in a round: one row for each half of the warp.
+    pub(super) fn load_row_now(&mut self, from: [Value; 2], round: Round, is_double: bool) -> Four {
+        let kind = vector_of(is_double);
+        let row = self.build.ins().select(round.is_upper, from[1], from[0]);
+        let within = if is_double { 2 } else { 1 };
+        let within = self.build.ins().imul_imm(round.in_half, within);
+        let place = self.build.ins().iadd(row, within);
+        let mut load = |offset| self.build.ins().load(kind, foreign(), place, offset);
+        match is_double {
+            true => Four::Double([load(0), load(16)]),
+            false => Four::Word(load(0)),
         }
     }
 

@@ -31,6 +31,36 @@ pub(super) const GROUPS: usize = 8;
 /// Those of half a warp.
 pub(super) const HALF: usize = GROUPS / 2;
 
+/// A group of four lanes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Group {
+    Known(usize),
+    /// That of a loop over all groups.
+    Now(Round),
+}
+
+impl From<usize> for Group {
+    fn from(group: usize) -> Self {
+        Self::Known(group)
+    }
+}
+
+/// A round of a loop over groups.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Round {
+    /// The bytes of the words before it, 16 for each group, and of the doubles.
+    pub(super) offset: Value,
+    pub(super) doubles_offset: Value,
+    /// Where the words and the doubles of its lanes are in the first registers.
+    pub(super) words: Value,
+    pub(super) doubles: Value,
+    /// The lanes before it.
+    pub(super) lanes: Value,
+    /// Whether it is in the upper half of the warp, and the bytes of the words of that half before it.
+    pub(super) is_upper: Value,
+    pub(super) in_half: Value,
+}
+
 /// The value of a register in four lanes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Four {

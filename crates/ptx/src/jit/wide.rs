@@ -86,10 +86,7 @@ impl Emit<'_> {
                     let values: Vec<Value> = s.iter().map(|four| four.word()).collect();
                     Four::Word(self.single(form, imm, &values))
                 }
-                Width::Double => Four::Double([0, 1].map(|half| {
-                    let values: Vec<Value> = s.iter().map(|four| four.double()[half]).collect();
-                    self.double_float(form, imm, &values)
-                })),
+                Width::Double => Four::Double(self.double_floats(form, imm, s)),
             };
         }
         match form.integer_width() {

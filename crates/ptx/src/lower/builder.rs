@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::modifiers::{Refusal, kind};
 use super::symbols::{Symbol, Symbols, bits, element_bytes, extent};
 use super::target::Isa;
-use crate::code::{Call, Code, Constant, Draft, File, Files, MOST_SLOTS, Origin, Slot};
+use crate::code::{Call, Code, Constant, Draft, File, Files, Origin, Slot};
 use crate::error::LoadError;
 use crate::syntax::tree::{Operand, Signature, Variable};
 use crate::types::Type;
@@ -46,6 +46,9 @@ pub(super) enum Local<'t> {
     Prototype(&'t Signature<'t>),
 }
 
+/// The most bytes of local memory of a function.
+pub(super) const MOST_LOCAL: u32 = 1 << 24;
+
 /// Registers that one declaration names: `%r<100>`.
 #[derive(Debug, Clone, Copy)]
 struct Family {
@@ -85,6 +88,10 @@ pub(super) struct Builder<'m, 't> {
     known: HashMap<(bool, Constant), u32>,
     pub(super) counts: Files,
     pub(super) frame: u32,
+    /// The bytes of the parameters and results, with which the frame begins.
+    pub(super) takes: u32,
+    /// The variables of parameters in the frame, those of its calls too: where, and how many bytes.
+    pub(super) variables: Vec<(u32, u32)>,
     pub(super) shared: Vec<u32>,
     pub(super) references: Vec<u32>,
     pub(super) indirect: bool,
@@ -113,6 +120,8 @@ impl<'m, 't> Builder<'m, 't> {
             known: HashMap::new(),
             counts: Files::default(),
             frame: 0,
+            takes: 0,
+            variables: Vec::new(),
             shared: Vec::new(),
             references: Vec::new(),
             indirect: false,
@@ -150,13 +159,7 @@ impl<'m, 't> Builder<'m, 't> {
 
     /// A register that no name stands for.
     pub(super) fn temporary(&mut self, file: File) -> Slot {
-        let count = match file {
-            File::Word | File::ConstantWord => &mut self.counts.words,
-            File::Double | File::ConstantDouble => &mut self.counts.doubles,
-            File::Predicate => &mut self.counts.predicates,
-        };
-        *count += 1;
-        Slot { file, index: *count - 1 }
+        self.counts.next(file)
     }
 
     /// The predicate that holds the carry between `add.cc` and `addc`.
@@ -196,7 +199,10 @@ impl<'m, 't> Builder<'m, 't> {
                 let offset = self.room(bytes, align).map_err(|why| variable.place.error(why))?;
                 let local = match variable.space {
                     Space::Local => Local::Own(offset),
-                    _ => Local::Frame(offset, bytes as u32),
+                    _ => {
+                        self.variables.push((offset, bytes as u32));
+                        Local::Frame(offset, bytes as u32)
+                    }
                 };
                 self.define(variable.name, local);
                 Ok(())
@@ -238,11 +244,18 @@ impl<'m, 't> Builder<'m, 't> {
     pub(super) fn room(&mut self, bytes: u64, align: u64) -> Result<u32, Refusal> {
         let start = u64::from(self.frame).next_multiple_of(align.max(1));
         let end = start.saturating_add(bytes);
-        if end > 1 << 24 {
+        if end > MOST_LOCAL.into() {
             return Err("a function has at most 16 MiB of local memory".to_owned());
         }
         self.frame = end as u32;
         Ok(start as u32)
+    }
+
+    /// Room for a variable of a call's parameters, of up to 8 bytes, that has no name.
+    pub(super) fn unnamed_variable(&mut self) -> Result<u32, Refusal> {
+        let at = self.room(8, 8)?;
+        self.variables.push((at, 8));
+        Ok(at)
     }
 
     /// The meaning of a name in the function.
@@ -316,23 +329,6 @@ impl<'m, 't> Builder<'m, 't> {
     pub(super) fn number(&mut self, value: u64, wide: bool) -> Slot {
         let value = if wide { value } else { value & 0xffff_ffff };
         self.constant(Constant::Bits(value), wide)
-    }
-
-    /// Refuses a function with more registers or constants than slots can name.
-    pub(super) fn check_slots(&self, files: Files) -> Result<(), Refusal> {
-        let most = [
-            files.words,
-            files.doubles,
-            files.predicates,
-            self.words.len() as u32,
-            self.doubles.len() as u32,
-        ];
-        if most.iter().any(|&count| count > MOST_SLOTS) {
-            return Err(format!(
-                "a function has at most {MOST_SLOTS} registers and constants of a kind"
-            ));
-        }
-        Ok(())
     }
 
     /// The bits of a number operand as a type.

@@ -139,7 +139,7 @@ impl<'t> Builder<'_, 't> {
                 .any_register(operand)?
                 .filter(|register| register.bits != 128)
                 .ok_or("a result is no variable that is declared here")?;
-            let to = self.room(8, 8)?;
+            let to = self.unnamed_variable()?;
             call.results.push((from, to, bytes.min(8)));
             loads.push((register, to));
         }
@@ -178,7 +178,7 @@ impl<'t> Builder<'_, 't> {
         }
         let kind = super::modifiers::kind(formal.kind).ok_or("a parameter's type is not known")?;
         let value = self.source(operand, kind)?;
-        let at = self.room(8, 8)?;
+        let at = self.unnamed_variable()?;
         let base = self.number(0, true);
         let bits = super::operands::width(kind);
         self.emit(Code::Store(frame_access(bits)), &[], &[base, value], u64::from(at));

@@ -6,8 +6,8 @@ use super::macros::{bin, by_bits, by_integer, line_bin, line_un, pure, ter, un};
 use super::modifiers::{Modifiers, Refusal};
 use super::operands::width;
 use crate::code::{
-    Code, Form, Lanes, Line, Logic, OnLanes, Op, Pure, RANK_SHIFT, Slot, Value, WIDTH, Width, bits,
-    field_at, once,
+    Code, File, Form, Lanes, Line, Logic, OnLanes, Op, Pure, RANK_SHIFT, Slot, Value, WIDTH, Width,
+    bits, field_at, once,
 };
 use crate::math::compare::Comparison;
 use crate::math::integer::Integer;
@@ -324,12 +324,16 @@ impl<'t> Builder<'_, 't> {
 
     /// A copy of a register.
     pub(super) fn copy(&mut self, to: Slot, from: Slot) {
-        let run: Pure = match to.file {
-            crate::code::File::Double => same(64),
-            crate::code::File::Predicate => same_predicate(),
-            _ => same(32),
-        };
-        self.emit(Code::Pure(run), &[to], &[from], 0);
+        self.emit(Code::Pure(copy_of(to.file)), &[to], &[from], 0);
+    }
+}
+
+/// A copy of a register of a file.
+pub(super) fn copy_of(file: File) -> Pure {
+    match file {
+        File::Double | File::ConstantDouble => same(64),
+        File::Predicate => same_predicate(),
+        File::Word | File::ConstantWord => same(32),
     }
 }
 

@@ -5,6 +5,7 @@
 mod approximate;
 mod asynchronous;
 mod atomic;
+mod body;
 mod builder;
 mod class;
 mod cluster;
@@ -18,6 +19,7 @@ mod fields;
 mod float;
 mod fuse;
 mod half;
+mod inline;
 mod instruction;
 mod integer;
 mod kinds;
@@ -30,6 +32,7 @@ mod narrow;
 mod operands;
 mod order;
 mod pair;
+mod promote;
 mod quarters;
 mod special;
 mod symbols;
@@ -40,13 +43,14 @@ mod wmma;
 
 use std::collections::HashMap;
 
+use body::Body;
 use builder::{Builder, Local};
 pub(crate) use control::is_service;
 use control::{Labels, frame_access};
 use symbols::Symbols;
 use target::Isa;
 
-use crate::code::{Code, Draft, Function, Op, Origin, Set, Slot, UNGUARDED, Uses, allocate};
+use crate::code::{Code, Function, Origin};
 use crate::error::LoadError;
 use crate::module::{Clusters, KernelInfo, Module, Parameter, Space};
 use crate::syntax::tree::{self, Statement, StatementKind};
@@ -67,12 +71,20 @@ const MOST_REGISTERS: u64 = 255;
 pub(crate) fn lower(tree: &tree::Module<'_>, compute: (u32, u32)) -> Result<Module, LoadError> {
     let isa = Isa::of(tree, compute)?;
     let mut symbols = Symbols::of(tree)?;
+    let named = symbols.functions.clone();
+    let (mut bodies, mut params) = (Vec::new(), Vec::new());
+    for function in &named {
+        let (body, of_kernel) = lower_function(&mut symbols, function, isa)?;
+        bodies.push(body);
+        params.push(of_kernel);
+    }
+    inline::inline(&mut bodies);
     let mut functions = Vec::new();
     let mut kernels = Vec::new();
-    for (index, function) in symbols.functions.clone().into_iter().enumerate() {
-        let (lowered, params) = lower_function(&mut symbols, function, isa)?;
+    for ((function, body), params) in named.into_iter().zip(bodies).zip(params) {
+        let lowered = body.finish().map_err(|why| function.place.error(why))?;
         if function.entry && function.body.is_some() {
-            kernels.push(kernel(index as u32, function, &lowered, params)?);
+            kernels.push(kernel(functions.len() as u32, function, &lowered, params)?);
         }
         functions.push(lowered);
     }
@@ -159,9 +171,9 @@ fn lower_function<'t>(
     symbols: &mut Symbols<'t>,
     function: &'t tree::Function<'t>,
     isa: Isa,
-) -> Result<(Function, Vec<Parameter>), LoadError> {
+) -> Result<(Body, Vec<Parameter>), LoadError> {
     let Some(body) = &function.body else {
-        return Ok((Function::default(), Vec::new()));
+        return Ok((Body::default(), Vec::new()));
     };
     let mut builder = Builder::new(symbols, isa, function.entry);
     let refuse = |why: String| function.place.error(why);
@@ -211,7 +223,7 @@ fn lower_function<'t>(
         }
     }
     builder.give_back();
-    finish(builder, function, &positions).map_err(refuse).map(|lowered| (lowered, params))
+    Ok((Body::of(builder, &positions), params))
 }
 
 fn shortened(text: &str) -> String {
@@ -220,76 +232,6 @@ fn shortened(text: &str) -> String {
         format!("{}…", line.chars().take(160).collect::<String>())
     } else {
         line
-    }
-}
-
-/// Resolves labels, gives registers their places, and packs the instructions.
-fn finish(
-    builder: Builder<'_, '_>,
-    _function: &tree::Function<'_>,
-    positions: &[u32],
-) -> Result<Function, String> {
-    let mut builder = builder;
-    for draft in &mut builder.drafts {
-        if let Code::Branch(label) = &mut draft.code {
-            *label = positions[*label as usize];
-        }
-    }
-    for label in builder.tables.iter_mut().flatten() {
-        *label = positions[*label as usize];
-    }
-    let mut drafts = std::mem::take(&mut builder.drafts);
-    fuse::fuse(&mut drafts, &builder.tables, &builder.parts);
-    let files = allocate(&mut drafts, &builder.tables, builder.counts);
-    builder.check_slots(files)?;
-    Ok(Function {
-        ops: drafts.iter().map(pack).collect(),
-        origins: drafts.iter().map(|draft| draft.origin).collect(),
-        uses: Uses::of(&drafts),
-        words: builder.words,
-        doubles: builder.doubles,
-        calls: builder.calls,
-        tables: builder.tables,
-        files,
-        frame: builder.frame.next_multiple_of(16),
-        shared: builder.shared,
-        references: builder.references,
-        indirect: builder.indirect,
-    })
-}
-
-fn pack(draft: &Draft) -> Op {
-    // Of several registers, those that never hold lines do not count.
-    let set = |slots: &[Slot]| {
-        let each = slots.iter().filter_map(|slot| Slot::set(&[*slot]));
-        each.fold(Set::default(), Set::with)
-    };
-    let first = |slots: &[Slot]| {
-        let mut packed = [0; 4];
-        for (place, slot) in packed.iter_mut().zip(slots) {
-            *place = slot.encoded();
-        }
-        packed
-    };
-    let rest = |slots: &[Slot]| slots.iter().skip(4).map(|slot| slot.encoded()).collect::<Vec<_>>();
-    let more = (draft.d.len() > 4 || draft.s.len() > 4)
-        .then(|| Box::new((rest(&draft.d), rest(&draft.s))));
-    let (reads, writes) = (Slot::set(&draft.s), Slot::set(&draft.d));
-    let mut code = draft.code;
-    if let (Code::Pure(run), true) = (&mut code, reads.is_none() || writes.is_none()) {
-        run.on_lines = None;
-    }
-    Op {
-        code,
-        guard: draft.guard.map_or(UNGUARDED, |(slot, _)| slot.encoded()),
-        negated: draft.guard.is_some_and(|(_, negated)| negated),
-        d: first(&draft.d),
-        s: first(&draft.s),
-        more,
-        imm: draft.imm,
-        reads: set(&draft.s),
-        data: set(draft.s.get(1..).unwrap_or_default()),
-        writes: set(&draft.d),
     }
 }
 
@@ -336,7 +278,9 @@ fn function_parameters<'t>(
         } else {
             builder.define(variable.name, Local::Frame(offset, bytes));
         }
+        builder.variables.push((offset, bytes));
     }
+    builder.takes = at;
     builder.room(u64::from(at), 1)?;
     for (variable, offset, taken) in registers {
         builder.declare(variable).map_err(|error| error.message)?;

@@ -12,7 +12,7 @@ type Wait = (u64, u32, u32, u64, Kind);
 /// All that can be seen of a run.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Seen {
-    words: Vec<u32>,
+    pub(crate) words: Vec<u32>,
     stats: Stats,
     instructions: InstructionCounts,
     pub(crate) report: Option<String>,

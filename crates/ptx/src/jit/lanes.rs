@@ -1,0 +1,250 @@
+//! The lanes of a segment: computed and written four by four, one group after the other or in a loop.
+
+use std::collections::BTreeMap;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{
+    BlockArg, InstBuilder, StackSlot, StackSlotData, StackSlotKind, Value, types,
+};
+
+use super::emit::{Emit, plain, vector_of};
+use super::segment::{Made, Segment, Source, key};
+use super::value::{Four, GROUPS, Group, HALF, Round};
+use crate::code::{File, Form, WIDTH, Width};
+
+/// The weight of a segment beyond which it is a loop: its code takes an eighth of the time to make, and
+/// runs as fast, or up to a tenth slower if it is short.
+const MOST_UNROLLED: u32 = 24;
+
+/// The bytes of the words of a warp.
+const WORD_BYTES: i64 = size_of::<[u32; WIDTH]>() as i64;
+
+impl Segment {
+    /// Computes and writes lanes, and then rows in memory: these may be where others are read.
+    pub(super) fn write_lanes(&self, emit: &mut Emit<'_>) {
+        if self.made.is_empty() && self.stores.is_empty() {
+            return;
+        }
+        if self.made.iter().map(weight).sum::<u32>() > MOST_UNROLLED {
+            return self.write_in_loop(emit);
+        }
+        let mut masks: BTreeMap<u16, Value> = BTreeMap::new();
+        let mut rows: Vec<Vec<Four>> = vec![Vec::new(); self.stores.len()];
+        for group in 0..GROUPS {
+            let (bits, row) = self.write_group(emit, group.into(), &[]);
+            for (place, bits) in bits {
+                let mask = match masks.get(&place) {
+                    Some(&mask) => emit.build.ins().bor(mask, bits),
+                    None => bits,
+                };
+                masks.insert(place, mask);
+            }
+            rows.iter_mut().zip(row).for_each(|(all, four)| all.push(four));
+        }
+        for (place, mask) in masks {
+            emit.set_predicate(place, mask);
+        }
+        for (store, row) in self.stores.iter().zip(rows) {
+            for (group, four) in row.into_iter().enumerate() {
+                emit.store_row(store.to[group / HALF], group % HALF, four);
+            }
+        }
+    }
+
+    /// As [`Self::write_lanes`], in a loop.
+    fn write_in_loop(&self, emit: &mut Emit<'_>) {
+        let words: Vec<_> = self.made.iter().map(|made| emit.keep_words(made)).collect();
+        let predicates = self.results.values().map(|(register, _)| register);
+        let predicates = predicates.filter(|register| register.file == File::Predicate);
+        let predicates: Vec<u16> = predicates.map(|register| register.place).collect();
+        let (body, end) = (emit.build.create_block(), emit.build.create_block());
+        let offset = emit.build.append_block_param(body, types::I64);
+        let masks: Vec<Value> =
+            predicates.iter().map(|_| emit.build.append_block_param(body, types::I32)).collect();
+        let mut begin = vec![BlockArg::from(emit.double(0))];
+        begin.extend(predicates.iter().map(|_| BlockArg::from(emit.word(0))));
+        emit.build.ins().jump(body, &begin);
+        emit.build.switch_to_block(body);
+        let round = emit.round(offset);
+        let (bits, row) = self.write_group(emit, Group::Now(round), &words);
+        let kept: Vec<_> = row.into_iter().map(|four| emit.keep(four, round)).collect();
+        let next = emit.build.ins().iadd_imm(offset, WORD_BYTES / GROUPS as i64);
+        let mut all = vec![BlockArg::from(next)];
+        let mut last = Vec::new();
+        for (mask, (_, bits)) in masks.into_iter().zip(bits) {
+            let mask = emit.build.ins().bor(mask, bits);
+            all.push(mask.into());
+            last.push(mask);
+        }
+        let goes_on = emit.build.ins().icmp_imm(IntCC::NotEqual, next, WORD_BYTES);
+        emit.build.ins().brif(goes_on, body, &all, end, &[]);
+        emit.build.switch_to_block(end);
+        for (place, mask) in predicates.into_iter().zip(last) {
+            emit.set_predicate(place, mask);
+        }
+        for (store, (slot, is_double)) in self.stores.iter().zip(kept) {
+            for group in 0..GROUPS {
+                let four = emit.kept(slot, group, is_double);
+                emit.store_row(store.to[group / HALF], group % HALF, four);
+            }
+        }
+    }
+
+    /// Computes the lanes of a group and writes its registers. Gives its bits of predicates, and what it stores
+    /// in each row.
+    fn write_group(
+        &self,
+        emit: &mut Emit<'_>,
+        group: Group,
+        words: &[Option<StackSlot>],
+    ) -> (Vec<(u16, Value)>, Vec<Four>) {
+        let mut lanes = Lanes { emit, group, made: Vec::new(), read: BTreeMap::new() };
+        for (at, made) in self.made.iter().enumerate() {
+            let slot = words.get(at).copied().flatten();
+            let value = lanes.made(made, slot);
+            lanes.made.push(value);
+        }
+        let rows = self.stores.iter().map(|store| lanes.source(store.from)).collect();
+        let made = lanes.made;
+        let mut bits = Vec::new();
+        for &(register, at) in self.results.values() {
+            if register.file == File::Predicate {
+                bits.push((register.place, emit.bits_of_group(made[at].word(), group)));
+                continue;
+            }
+            let value = match emit.part {
+                Some(part) => emit.blended(part, register, group, made[at]),
+                None => made[at],
+            };
+            emit.store(register.place, group, value);
+        }
+        (bits, rows)
+    }
+}
+
+/// How much code an instruction becomes: floats of 64 bits are two vectors, and have another way for NaNs.
+fn weight(made: &Made) -> u32 {
+    match made {
+        Made::Function(waiting) if waiting.form.float_width() == Some(Width::Double) => 6,
+        Made::Function(_) => 1,
+        _ => 0,
+    }
+}
+
+/// The lanes of one group.
+struct Lanes<'s, 'f> {
+    emit: &'s mut Emit<'f>,
+    group: Group,
+    made: Vec<Four>,
+    /// Registers that are read already.
+    read: BTreeMap<(u8, u16), Four>,
+}
+
+impl Lanes<'_, '_> {
+    fn source(&mut self, source: Source) -> Four {
+        match source {
+            Source::Made(at) => self.made[at],
+            Source::Line(is_double, line) => self.emit.line_in_group(is_double, line, self.group),
+            Source::Halves(is_double, halves) => {
+                self.emit.halves_in_group(is_double, halves, self.group)
+            }
+            Source::Mask(mask) => self.emit.mask_in_group(mask, self.group),
+            Source::Lanes(register) => {
+                if let Some(&four) = self.read.get(&key(register)) {
+                    return four;
+                }
+                let four = match register.file {
+                    File::Double => self.emit.load_double(register.place, self.group),
+                    _ => self.emit.load_word(register.place, self.group),
+                };
+                self.read.insert(key(register), four);
+                four
+            }
+        }
+    }
+
+    /// The value of an instruction. In a loop, the words at hand are in a slot.
+    fn made(&mut self, made: &Made, slot: Option<StackSlot>) -> Four {
+        match made {
+            Made::Words(words) => match (self.group, slot) {
+                (Group::Known(group), _) => Four::Word(words[group]),
+                (Group::Now(round), Some(slot)) => self.emit.kept_now(slot, round),
+                (Group::Now(_), None) => Four::Word(words[0]),
+            },
+            Made::Line(is_double, line) => self.emit.line_in_group(*is_double, *line, self.group),
+            Made::Halves(is_double, halves) => {
+                self.emit.halves_in_group(*is_double, *halves, self.group)
+            }
+            Made::Rows(from, is_double) => match self.group {
+                Group::Known(group) => {
+                    self.emit.load_row(from[group / HALF], group % HALF, *is_double)
+                }
+                Group::Now(round) => self.emit.load_row_now(*from, round, *is_double),
+            },
+            Made::Function(waiting) => {
+                let sources: Vec<Four> =
+                    waiting.sources.iter().map(|source| self.source(*source)).collect();
+                let new = match (waiting.form, waiting.sources.get(1)) {
+                    (Form::ShiftBy { .. }, Some(Source::Line(_, amount))) => {
+                        self.emit.shifted(waiting.form, sources[0], amount.first)
+                    }
+                    _ => self.emit.four(waiting.form, waiting.imm, &sources),
+                };
+                let Some((guard, negated, old)) = waiting.guard else { return new };
+                let (mask, old) = (self.source(guard).word(), self.source(old));
+                let mask = if negated { self.emit.build.ins().bnot(mask) } else { mask };
+                self.emit.choose(mask, new, old)
+            }
+        }
+    }
+}
+
+/// Rows of a loop, which are put aside on the stack.
+impl Emit<'_> {
+    /// Room for the lanes of a register.
+    fn room(&mut self, is_double: bool) -> StackSlot {
+        let bytes = WORD_BYTES as u32 * if is_double { 2 } else { 1 };
+        let slot = StackSlotData::new(StackSlotKind::ExplicitSlot, bytes, 4);
+        self.build.create_sized_stack_slot(slot)
+    }
+
+    /// Puts words aside that are at hand.
+    fn keep_words(&mut self, made: &Made) -> Option<StackSlot> {
+        let Made::Words(words) = made else { return None };
+        let slot = self.room(false);
+        for (group, word) in words.iter().enumerate() {
+            self.build.ins().stack_store(*word, slot, 16 * group as i32);
+        }
+        Some(slot)
+    }
+
+    /// Puts a group's lanes aside. Gives where, and whether they have 64 bits.
+    fn keep(&mut self, four: Four, round: Round) -> (StackSlot, bool) {
+        let is_double = matches!(four, Four::Double(_));
+        let slot = self.room(is_double);
+        let place = self.build.ins().stack_addr(types::I64, slot, 0);
+        let offset = if is_double { round.doubles_offset } else { round.offset };
+        let place = self.build.ins().iadd(place, offset);
+        for (value, offset) in four.parts().into_iter().zip([0, 16]) {
+            self.build.ins().store(plain(), value, place, offset);
+        }
+        (slot, is_double)
+    }
+
+    /// Words that were put aside, in a round.
+    fn kept_now(&mut self, slot: StackSlot, round: Round) -> Four {
+        let place = self.build.ins().stack_addr(types::I64, slot, 0);
+        let place = self.build.ins().iadd(place, round.offset);
+        Four::Word(self.build.ins().load(vector_of(false), plain(), place, 0))
+    }
+
+    /// A group of what was put aside.
+    fn kept(&mut self, slot: StackSlot, group: usize, is_double: bool) -> Four {
+        let (kind, group) = (vector_of(is_double), group as i32);
+        let mut load = |offset| self.build.ins().stack_load(kind, slot, offset);
+        match is_double {
+            true => Four::Double([load(32 * group), load(32 * group + 16)]),
+            false => Four::Word(load(16 * group)),
+        }
+    }
+}
