@@ -4,7 +4,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{ConstantData, InstBuilder, Type, Value, types};
 
 use super::emit::{DOUBLES, Emit, WORDS, plain};
-use super::value::{Four, Group, HALF, Halves, LineOf};
+use super::value::{Four, Group, HALF, Halves, LineOf, Round};
 
 impl Emit<'_> {
     pub(super) fn load_word(&mut self, place: u16, group: impl Into<Group>) -> Four {
@@ -95,7 +95,13 @@ impl Emit<'_> {
     }
 
     /// The value of a line in a lane.
-    fn lane_of_line(&mut self, is_double: bool, first: Value, step: i64, lane: Value) -> Value {
+    pub(super) fn lane_of_line(
+        &mut self,
+        is_double: bool,
+        first: Value,
+        step: i64,
+        lane: Value,
+    ) -> Value {
         if step == 0 {
             return first;
         }
@@ -120,10 +126,20 @@ impl Emit<'_> {
             }
             Group::Now(round) => round,
         };
+        let first = self.first_of_halves(is_double, halves, round);
+        self.line_from(is_double, first, halves[0].step, 0)
+    }
+
+    /// The value of the lines of halves in the first lane of a round.
+    pub(super) fn first_of_halves(
+        &mut self,
+        is_double: bool,
+        halves: Halves,
+        round: Round,
+    ) -> Value {
         let first = self.build.ins().select(round.is_upper, halves[1].first, halves[0].first);
         let lane = self.build.ins().band_imm(round.lanes, 4 * HALF as i64 - 1);
-        let first = self.lane_of_line(is_double, first, halves[0].step, lane);
-        self.line_from(is_double, first, halves[0].step, 0)
+        self.lane_of_line(is_double, first, halves[0].step, lane)
     }
 
     /// The predicate of all lanes in a group.

@@ -57,29 +57,15 @@ impl Segment {
         let predicates = self.results.values().map(|(register, _)| register);
         let predicates = predicates.filter(|register| register.file == File::Predicate);
         let predicates: Vec<u16> = predicates.map(|register| register.place).collect();
-        let (body, end) = (emit.build.create_block(), emit.build.create_block());
-        let offset = emit.build.append_block_param(body, types::I64);
-        let masks: Vec<Value> =
-            predicates.iter().map(|_| emit.build.append_block_param(body, types::I32)).collect();
-        let mut begin = vec![BlockArg::from(emit.double(0))];
-        begin.extend(predicates.iter().map(|_| BlockArg::from(emit.word(0))));
-        emit.build.ins().jump(body, &begin);
-        emit.build.switch_to_block(body);
-        let round = emit.round(offset);
-        let (bits, row) = self.write_group(emit, Group::Now(round), &words);
-        let kept: Vec<_> = row.into_iter().map(|four| emit.keep(four, round)).collect();
-        let next = emit.build.ins().iadd_imm(offset, WORD_BYTES / GROUPS as i64);
-        let mut all = vec![BlockArg::from(next)];
-        let mut last = Vec::new();
-        for (mask, (_, bits)) in masks.into_iter().zip(bits) {
-            let mask = emit.build.ins().bor(mask, bits);
-            all.push(mask.into());
-            last.push(mask);
-        }
-        let goes_on = emit.build.ins().icmp_imm(IntCC::NotEqual, next, WORD_BYTES);
-        emit.build.ins().brif(goes_on, body, &all, end, &[]);
-        emit.build.switch_to_block(end);
-        for (place, mask) in predicates.into_iter().zip(last) {
+        let begin = predicates.iter().map(|_| emit.word(0)).collect();
+        let mut kept = Vec::new();
+        let masks = emit.each_round(begin, |emit, round, masks| {
+            let (bits, row) = self.write_group(emit, Group::Now(round), &words);
+            kept = row.into_iter().map(|four| emit.keep(four, round)).collect();
+            let both = masks.iter().zip(bits);
+            both.map(|(&mask, (_, bits))| emit.build.ins().bor(mask, bits)).collect()
+        });
+        for (place, mask) in predicates.into_iter().zip(masks) {
             emit.set_predicate(place, mask);
         }
         for (store, (slot, is_double)) in self.stores.iter().zip(kept) {
@@ -199,8 +185,37 @@ impl Lanes<'_, '_> {
     }
 }
 
-/// Rows of a loop, which are put aside on the stack.
+/// Loops over groups, and the rows of one, which are put aside on the stack.
 impl Emit<'_> {
+    /// A loop over all groups. It begins with values and gives new ones in each round; those of the last round are
+    /// the result.
+    pub(super) fn each_round(
+        &mut self,
+        begin: Vec<Value>,
+        act: impl FnOnce(&mut Self, Round, &[Value]) -> Vec<Value>,
+    ) -> Vec<Value> {
+        let (body, end) = (self.build.create_block(), self.build.create_block());
+        let offset = self.build.append_block_param(body, types::I64);
+        let kinds = begin.iter().map(|value| self.build.func.dfg.value_type(*value));
+        let kinds: Vec<_> = kinds.collect();
+        let now: Vec<Value> =
+            kinds.into_iter().map(|kind| self.build.append_block_param(body, kind)).collect();
+        let passed = |offset, values: &[Value]| {
+            let all = std::iter::once(offset).chain(values.iter().copied());
+            all.map(BlockArg::from).collect::<Vec<_>>()
+        };
+        let zero = self.double(0);
+        self.build.ins().jump(body, &passed(zero, &begin));
+        self.build.switch_to_block(body);
+        let round = self.round(offset);
+        let new = act(self, round, &now);
+        let next = self.build.ins().iadd_imm(offset, WORD_BYTES / GROUPS as i64);
+        let goes_on = self.build.ins().icmp_imm(IntCC::NotEqual, next, WORD_BYTES);
+        self.build.ins().brif(goes_on, body, &passed(next, &new), end, &[]);
+        self.build.switch_to_block(end);
+        new
+    }
+
     /// Room for the lanes of a register.
     fn room(&mut self, is_double: bool) -> StackSlot {
         let bytes = WORD_BYTES as u32 * if is_double { 2 } else { 1 };

@@ -9,7 +9,7 @@ use super::access::int_of;
 use super::emit::{DOUBLES, Emit, WORDS, foreign, plain};
 use super::segment::Source;
 use super::state::{Site, State};
-use super::value::{Four, GROUPS};
+use super::value::{Four, Group, LineOf, Round};
 use crate::code::{Access, File, Place, Register, WIDTH};
 
 /// Memory that lanes are looked for in.
@@ -212,15 +212,14 @@ impl Emit<'_> {
     }
 
     fn words_inside(&mut self, places: &Places<'_>, reached: &Reached, odd: u64) -> Value {
-        let mut most = self.words(0);
-        let mut bits = most;
-        let offset = self.words(places.imm as u32);
-        for group in 0..GROUPS {
-            let word = self.group_of(places.address, group).word();
-            let word = self.build.ins().iadd(word, offset);
-            most = self.build.ins().umax(most, word);
-            bits = self.build.ins().bor(bits, word);
-        }
+        let (zero, offset) = (self.words(0), self.words(places.imm as u32));
+        let all = self.each_round(vec![zero; 2], |emit, round, all| {
+            let word = emit.group_of(places.address, Group::Now(round)).word();
+            let word = emit.build.ins().iadd(word, offset);
+            let most = emit.build.ins().umax(all[0], word);
+            vec![most, emit.build.ins().bor(all[1], word)]
+        });
+        let (most, bits) = (all[0], all[1]);
         // The first address is 0: addresses of 32 bits are those of shared or of local memory.
         let last = self.build.ins().ireduce(types::I32, reached.last);
         let last = self.build.ins().splat(WORDS, last);
@@ -239,17 +238,19 @@ impl Emit<'_> {
             self.build.ins().iadd_imm(reached.start, places.imm.wrapping_neg().cast_signed());
         let back = self.build.ins().splat(DOUBLES, back);
         let last = self.build.ins().splat(DOUBLES, reached.last);
-        let mut outside = self.doubles(0);
-        let mut bits = outside;
-        for group in 0..GROUPS {
-            for double in self.group_of(places.address, group).double() {
-                let offset = self.build.ins().isub(double, back);
-                let beyond = self.build.ins().icmp(IntCC::SignedGreaterThan, offset, last);
-                outside = self.build.ins().bor(outside, offset);
-                outside = self.build.ins().bor(outside, beyond);
-                bits = self.build.ins().bor(bits, double);
+        let zero = self.doubles(0);
+        let all = self.each_round(vec![zero; 2], |emit, round, all| {
+            let (mut outside, mut bits) = (all[0], all[1]);
+            for double in emit.group_of(places.address, Group::Now(round)).double() {
+                let offset = emit.build.ins().isub(double, back);
+                let beyond = emit.build.ins().icmp(IntCC::SignedGreaterThan, offset, last);
+                outside = emit.build.ins().bor(outside, offset);
+                outside = emit.build.ins().bor(outside, beyond);
+                bits = emit.build.ins().bor(bits, double);
             }
-        }
+            vec![outside, bits]
+        });
+        let (outside, bits) = (all[0], all[1]);
         let signs = self.build.ins().vhigh_bits(types::I32, outside);
         let none = self.build.ins().icmp_imm(IntCC::Equal, signs, 0);
         let odd = self.doubles(odd);
@@ -260,7 +261,7 @@ impl Emit<'_> {
     }
 
     /// The lanes of a source of a group.
-    pub(super) fn group_of(&mut self, source: Source, group: usize) -> Four {
+    pub(super) fn group_of(&mut self, source: Source, group: impl Into<Group>) -> Four {
         match source {
             Source::Line(is_double, line) => self.line_in_group(is_double, line, group),
             Source::Halves(is_double, halves) => self.halves_in_group(is_double, halves, group),
@@ -270,31 +271,71 @@ impl Emit<'_> {
         }
     }
 
-    /// Moves the bytes of one lane after the other.
+    /// Moves the bytes of one lane after the other, four in a round of a loop.
     fn move_lanes(&mut self, places: &Places<'_>, reached: &Reached) {
-        let bytes = places.access.bytes;
-        let mut ahead = reached.ahead;
-        for lane in 0..WIDTH {
-            if let Some(apart) = reached.apart.filter(|_| lane > 0) {
-                ahead = self.build.ins().iadd(ahead, apart);
+        self.each_round(Vec::new(), |emit, round, _| {
+            let mut ahead = reached.ahead;
+            if let Some(apart) = reached.apart {
+                let lanes = emit.build.ins().uextend(types::I64, round.lanes);
+                let further = emit.build.ins().imul(lanes, apart);
+                ahead = emit.build.ins().iadd(ahead, further);
             }
-            let address = self.lane_address(places, lane);
-            let at = self.build.ins().iadd(ahead, address);
-            for (element, &register) in places.loads.iter().enumerate() {
-                let value = self.load_same(places.access, at, element);
-                let (base, offset) = match register.file {
-                    File::Double => self.lanes_of_double(register.place, 0),
-                    _ => self.lanes_of_word(register.place, 0),
-                };
-                let size = if register.file == File::Double { 8 } else { 4 };
-                self.build.ins().store(plain(), value, base, offset + size * lane as i32);
+            for lane in 0..4 {
+                if let Some(apart) = reached.apart.filter(|_| lane > 0) {
+                    ahead = emit.build.ins().iadd(ahead, apart);
+                }
+                emit.move_one(places, ahead, (round, lane));
             }
-            for (element, &source) in places.stores.iter().enumerate() {
-                let value = self.lane(source, lane);
-                let offset = element as i32 * i32::from(bytes);
-                let value = self.resized(value, int_of(bytes));
-                self.build.ins().store(foreign(), value, at, offset);
+            Vec::new()
+        });
+    }
+
+    /// Moves the bytes of one lane of a round.
+    fn move_one(&mut self, places: &Places<'_>, ahead: Value, (round, lane): (Round, usize)) {
+        let address = self.lane_now(places.address, round, lane);
+        let address = self.address_of(address, places.imm);
+        let at = self.build.ins().iadd(ahead, address);
+        for (element, &register) in places.loads.iter().enumerate() {
+            let value = self.load_same(places.access, at, element);
+            let (base, offset) = self.place_now(register, round, lane);
+            self.build.ins().store(plain(), value, base, offset);
+        }
+        for (element, &source) in places.stores.iter().enumerate() {
+            let value = self.lane_now(source, round, lane);
+            let offset = element as i32 * i32::from(places.access.bytes);
+            let value = self.resized(value, int_of(places.access.bytes));
+            self.build.ins().store(foreign(), value, at, offset);
+        }
+    }
+
+    /// Where a lane of a round is in a register.
+    fn place_now(&self, register: Register, round: Round, lane: usize) -> (Value, i32) {
+        let ((base, offset), size) = match register.file {
+            File::Double => (self.lanes_of_double(register.place, Group::Now(round)), 8),
+            _ => (self.lanes_of_word(register.place, Group::Now(round)), 4),
+        };
+        (base, offset + size * lane as i32)
+    }
+
+    /// The value of a lane of a round of a source that is no predicate.
+    fn lane_now(&mut self, source: Source, round: Round, lane: usize) -> Value {
+        let further = |step: i64| step.wrapping_mul(lane as i64);
+        match source {
+            Source::Line(is_double, LineOf { first, step, .. }) => {
+                let first = self.lane_of_line(is_double, first, step, round.lanes);
+                self.build.ins().iadd_imm(first, further(step))
             }
+            Source::Halves(is_double, halves) => {
+                let first = self.first_of_halves(is_double, halves, round);
+                self.build.ins().iadd_imm(first, further(halves[0].step))
+            }
+            Source::Lanes(register) => {
+                let is_double = register.file == File::Double;
+                let kind = if is_double { types::I64 } else { types::I32 };
+                let (base, offset) = self.place_now(register, round, lane);
+                self.build.ins().load(kind, plain(), base, offset)
+            }
+            Source::Made(_) | Source::Mask(_) => self.word(0),
         }
     }
 
