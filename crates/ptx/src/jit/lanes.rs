@@ -59,7 +59,7 @@ impl Segment {
         let predicates: Vec<u16> = predicates.map(|register| register.place).collect();
         let begin = predicates.iter().map(|_| emit.word(0)).collect();
         let mut kept = Vec::new();
-        let masks = emit.each_round(begin, |emit, round, masks| {
+        let masks = emit.each_round(1, begin, |emit, round, masks| {
             let (bits, row) = self.write_group(emit, Group::Now(round), &words);
             kept = row.into_iter().map(|four| emit.keep(four, round)).collect();
             let both = masks.iter().zip(bits);
@@ -187,10 +187,11 @@ impl Lanes<'_, '_> {
 
 /// Loops over groups, and the rows of one, which are put aside on the stack.
 impl Emit<'_> {
-    /// A loop over all groups. It begins with values and gives new ones in each round; those of the last round are
-    /// the result.
+    /// A loop over all groups, of which a round has one or more. It begins with values and gives new ones in each
+    /// round; those of the last round are the result.
     pub(super) fn each_round(
         &mut self,
+        groups: usize,
         begin: Vec<Value>,
         act: impl FnOnce(&mut Self, Round, &[Value]) -> Vec<Value>,
     ) -> Vec<Value> {
@@ -209,7 +210,7 @@ impl Emit<'_> {
         self.build.switch_to_block(body);
         let round = self.round(offset);
         let new = act(self, round, &now);
-        let next = self.build.ins().iadd_imm(offset, WORD_BYTES / GROUPS as i64);
+        let next = self.build.ins().iadd_imm(offset, WORD_BYTES / (GROUPS / groups) as i64);
         let goes_on = self.build.ins().icmp_imm(IntCC::NotEqual, next, WORD_BYTES);
         self.build.ins().brif(goes_on, body, &passed(next, &new), end, &[]);
         self.build.switch_to_block(end);

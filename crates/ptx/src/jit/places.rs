@@ -213,7 +213,7 @@ impl Emit<'_> {
 
     fn words_inside(&mut self, places: &Places<'_>, reached: &Reached, odd: u64) -> Value {
         let (zero, offset) = (self.words(0), self.words(places.imm as u32));
-        let all = self.each_round(vec![zero; 2], |emit, round, all| {
+        let all = self.each_round(1, vec![zero; 2], |emit, round, all| {
             let word = emit.group_of(places.address, Group::Now(round)).word();
             let word = emit.build.ins().iadd(word, offset);
             let most = emit.build.ins().umax(all[0], word);
@@ -239,7 +239,7 @@ impl Emit<'_> {
         let back = self.build.ins().splat(DOUBLES, back);
         let last = self.build.ins().splat(DOUBLES, reached.last);
         let zero = self.doubles(0);
-        let all = self.each_round(vec![zero; 2], |emit, round, all| {
+        let all = self.each_round(1, vec![zero; 2], |emit, round, all| {
             let (mut outside, mut bits) = (all[0], all[1]);
             for double in emit.group_of(places.address, Group::Now(round)).double() {
                 let offset = emit.build.ins().isub(double, back);
@@ -271,16 +271,16 @@ impl Emit<'_> {
         }
     }
 
-    /// Moves the bytes of one lane after the other, four in a round of a loop.
+    /// Moves the bytes of one lane after the other, eight in a round of a loop.
     fn move_lanes(&mut self, places: &Places<'_>, reached: &Reached) {
-        self.each_round(Vec::new(), |emit, round, _| {
+        self.each_round(2, Vec::new(), |emit, round, _| {
             let mut ahead = reached.ahead;
             if let Some(apart) = reached.apart {
                 let lanes = emit.build.ins().uextend(types::I64, round.lanes);
                 let further = emit.build.ins().imul(lanes, apart);
                 ahead = emit.build.ins().iadd(ahead, further);
             }
-            for lane in 0..4 {
+            for lane in 0..8 {
                 if let Some(apart) = reached.apart.filter(|_| lane > 0) {
                     ahead = emit.build.ins().iadd(ahead, apart);
                 }
