@@ -7,7 +7,7 @@ use super::access::{Run, int_of};
 use super::emit::{Emit, foreign, plain};
 use super::places::{Ends, Places, Reached};
 use super::segment::Source;
-use super::value::{GROUPS, LineOf};
+use super::value::GROUPS;
 use crate::code::{File, Place, Register, WIDTH};
 
 impl Emit<'_> {
@@ -166,16 +166,6 @@ impl Emit<'_> {
             }
             Source::Made(_) | Source::Mask(_) => self.word(0),
         }
-    }
-
-    /// The value of a line in a lane.
-    fn point(&mut self, is_double: bool, line: LineOf, lane: Value) -> Value {
-        if line.is_same() {
-            return line.first;
-        }
-        let lane = if is_double { self.build.ins().uextend(types::I64, lane) } else { lane };
-        let further = self.build.ins().imul_imm(lane, line.step);
-        self.build.ins().iadd(line.first, further)
     }
 
     /// Where a lane of a register is.

@@ -67,7 +67,7 @@ impl Emit<'_> {
         match group.into() {
             Group::Known(group) => self.line_from(is_double, line.first, line.step, 4 * group),
             Group::Now(round) => {
-                let first = self.lane_of_line(is_double, line.first, line.step, round.lanes);
+                let first = self.point(is_double, line, round.lanes);
                 self.line_from(is_double, first, line.step, 0)
             }
         }
@@ -95,22 +95,13 @@ impl Emit<'_> {
     }
 
     /// The value of a line in a lane.
-    pub(super) fn lane_of_line(
-        &mut self,
-        is_double: bool,
-        first: Value,
-        step: i64,
-        lane: Value,
-    ) -> Value {
-        if step == 0 {
-            return first;
+    pub(super) fn point(&mut self, is_double: bool, line: LineOf, lane: Value) -> Value {
+        if line.is_same() {
+            return line.first;
         }
         let lane = if is_double { self.build.ins().uextend(types::I64, lane) } else { lane };
-        let further = match is_double {
-            true => self.build.ins().imul_imm(lane, step),
-            false => self.build.ins().imul_imm(lane, i64::from(step as u32)),
-        };
-        self.build.ins().iadd(first, further)
+        let further = self.build.ins().imul_imm(lane, line.step);
+        self.build.ins().iadd(line.first, further)
     }
 
     /// The values of the lines of halves in a group.
@@ -139,7 +130,7 @@ impl Emit<'_> {
     ) -> Value {
         let first = self.build.ins().select(round.is_upper, halves[1].first, halves[0].first);
         let lane = self.build.ins().band_imm(round.lanes, 4 * HALF as i64 - 1);
-        self.lane_of_line(is_double, first, halves[0].step, lane)
+        self.point(is_double, LineOf { first, ..halves[0] }, lane)
     }
 
     /// The predicate of all lanes in a group.

@@ -69,8 +69,9 @@ impl Segment {
             emit.set_predicate(place, mask);
         }
         for (store, (slot, is_double)) in self.stores.iter().zip(kept) {
+            let aside = emit.build.ins().stack_addr(types::I64, slot, 0);
             for group in 0..GROUPS {
-                let four = emit.kept(slot, group, is_double);
+                let four = emit.load_row(aside, group, is_double);
                 emit.store_row(store.to[group / HALF], group % HALF, four);
             }
         }
@@ -252,15 +253,5 @@ impl Emit<'_> {
         let place = self.build.ins().stack_addr(types::I64, slot, 0);
         let place = self.build.ins().iadd(place, round.offset);
         Four::Word(self.build.ins().load(vector_of(false), plain(), place, 0))
-    }
-
-    /// A group of what was put aside.
-    fn kept(&mut self, slot: StackSlot, group: usize, is_double: bool) -> Four {
-        let (kind, group) = (vector_of(is_double), group as i32);
-        let mut load = |offset| self.build.ins().stack_load(kind, slot, offset);
-        match is_double {
-            true => Four::Double([load(32 * group), load(32 * group + 16)]),
-            false => Four::Word(load(16 * group)),
-        }
     }
 }

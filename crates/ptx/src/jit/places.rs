@@ -9,7 +9,7 @@ use super::access::int_of;
 use super::emit::{DOUBLES, Emit, WORDS, foreign, plain};
 use super::segment::Source;
 use super::state::{Site, State};
-use super::value::{Four, Group, LineOf, Round};
+use super::value::{Four, Group, Round};
 use crate::code::{Access, File, Place, Register, WIDTH};
 
 /// Memory that lanes are looked for in.
@@ -321,9 +321,9 @@ impl Emit<'_> {
     fn lane_now(&mut self, source: Source, round: Round, lane: usize) -> Value {
         let further = |step: i64| step.wrapping_mul(lane as i64);
         match source {
-            Source::Line(is_double, LineOf { first, step, .. }) => {
-                let first = self.lane_of_line(is_double, first, step, round.lanes);
-                self.build.ins().iadd_imm(first, further(step))
+            Source::Line(is_double, line) => {
+                let first = self.point(is_double, line, round.lanes);
+                self.build.ins().iadd_imm(first, further(line.step))
             }
             Source::Halves(is_double, halves) => {
                 let first = self.first_of_halves(is_double, halves, round);

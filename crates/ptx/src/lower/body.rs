@@ -1,7 +1,7 @@
 //! Lowered functions, before their registers have places.
 
-use super::builder::Builder;
-use super::fuse;
+use std::collections::HashMap;
+
 use crate::code::{
     Call, Code, Constant, Draft, File, Files, Function, MOST_SLOTS, Op, Set, Slot, UNGUARDED, Uses,
     allocate,
@@ -15,6 +15,8 @@ pub(super) struct Body {
     pub(super) calls: Vec<Call>,
     pub(super) words: Vec<Constant>,
     pub(super) doubles: Vec<Constant>,
+    /// The indices of constants, by whether they are doubles.
+    known: HashMap<(bool, Constant), u32>,
     pub(super) counts: Files,
     pub(super) frame: u32,
     /// The bytes of the parameters and results, with which the frame begins.
@@ -27,32 +29,37 @@ pub(super) struct Body {
 }
 
 impl Body {
-    /// Resolves labels, and fuses what the driver's compiler fuses.
-    pub(super) fn of(builder: Builder<'_, '_>, positions: &[u32]) -> Self {
-        let mut body = Self {
-            drafts: builder.drafts,
-            tables: builder.tables,
-            calls: builder.calls,
-            words: builder.words,
-            doubles: builder.doubles,
-            counts: builder.counts,
-            frame: builder.frame,
-            takes: builder.takes,
-            variables: builder.variables,
-            shared: builder.shared,
-            references: builder.references,
-            indirect: builder.indirect,
-        };
-        for draft in &mut body.drafts {
+    /// Resolves labels.
+    pub(super) fn resolve(&mut self, positions: &[u32]) {
+        for draft in &mut self.drafts {
             if let Code::Branch(label) = &mut draft.code {
                 *label = positions[*label as usize];
             }
         }
-        for label in body.tables.iter_mut().flatten() {
+        for label in self.tables.iter_mut().flatten() {
             *label = positions[*label as usize];
         }
-        fuse::fuse(&mut body.drafts, &body.tables, &builder.parts);
-        body
+    }
+
+    /// A constant's slot.
+    pub(super) fn constant(&mut self, constant: Constant, wide: bool) -> Slot {
+        match constant {
+            Constant::Shared(index, _) if !self.shared.contains(&index) => self.shared.push(index),
+            Constant::Function(index) if !self.references.contains(&index) => {
+                self.references.push(index)
+            }
+            _ => {}
+        }
+        let (list, file) = if wide {
+            (&mut self.doubles, File::ConstantDouble)
+        } else {
+            (&mut self.words, File::ConstantWord)
+        };
+        let index = *self.known.entry((wide, constant)).or_insert_with(|| {
+            list.push(constant);
+            list.len() as u32 - 1
+        });
+        Slot { file, index }
     }
 
     /// How many registers and constants of a kind it has at most, before registers share places.

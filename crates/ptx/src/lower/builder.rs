@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use super::body::Body;
 use super::modifiers::{Refusal, kind};
 use super::symbols::{Symbol, Symbols, bits, element_bytes, extent};
 use super::target::Isa;
-use crate::code::{Call, Code, Constant, Draft, File, Files, Origin, Slot};
+use crate::code::{Code, Constant, Draft, File, Origin, Slot};
 use crate::error::LoadError;
 use crate::syntax::tree::{Operand, Signature, Variable};
 use crate::types::Type;
@@ -80,21 +81,7 @@ pub(super) struct Builder<'m, 't> {
     pub(super) isa: Isa,
     pub(super) entry: bool,
     scopes: Vec<Scope<'t>>,
-    pub(super) drafts: Vec<Draft>,
-    pub(super) calls: Vec<Call>,
-    pub(super) tables: Vec<Vec<u32>>,
-    pub(super) words: Vec<Constant>,
-    pub(super) doubles: Vec<Constant>,
-    known: HashMap<(bool, Constant), u32>,
-    pub(super) counts: Files,
-    pub(super) frame: u32,
-    /// The bytes of the parameters and results, with which the frame begins.
-    pub(super) takes: u32,
-    /// The variables of parameters in the frame, those of its calls too: where, and how many bytes.
-    pub(super) variables: Vec<(u32, u32)>,
-    pub(super) shared: Vec<u32>,
-    pub(super) references: Vec<u32>,
-    pub(super) indirect: bool,
+    pub(super) body: Body,
     pub(super) origin: Origin,
     /// The guard of the instruction that is being lowered.
     pub(super) guard: Option<(Slot, bool)>,
@@ -112,19 +99,7 @@ impl<'m, 't> Builder<'m, 't> {
             isa,
             entry,
             scopes: vec![Scope::default()],
-            drafts: Vec::new(),
-            calls: Vec::new(),
-            tables: Vec::new(),
-            words: Vec::new(),
-            doubles: Vec::new(),
-            known: HashMap::new(),
-            counts: Files::default(),
-            frame: 0,
-            takes: 0,
-            variables: Vec::new(),
-            shared: Vec::new(),
-            references: Vec::new(),
-            indirect: false,
+            body: Body::default(),
             origin: Origin::default(),
             guard: None,
             carry: None,
@@ -146,7 +121,7 @@ impl<'m, 't> Builder<'m, 't> {
     /// Adds an instruction under the current guard.
     pub(super) fn emit(&mut self, code: Code, d: &[Slot], s: &[Slot], imm: u64) {
         let (d, s) = (d.to_vec(), s.to_vec());
-        self.drafts.push(Draft { code, guard: self.guard, d, s, imm, origin: self.origin });
+        self.body.drafts.push(Draft { code, guard: self.guard, d, s, imm, origin: self.origin });
         // An instruction that is lowered to several counts once.
         self.origin.weight = 0;
     }
@@ -159,7 +134,7 @@ impl<'m, 't> Builder<'m, 't> {
 
     /// A register that no name stands for.
     pub(super) fn temporary(&mut self, file: File) -> Slot {
-        self.counts.next(file)
+        self.body.register(file)
     }
 
     /// The predicate that holds the carry between `add.cc` and `addc`.
@@ -200,7 +175,7 @@ impl<'m, 't> Builder<'m, 't> {
                 let local = match variable.space {
                     Space::Local => Local::Own(offset),
                     _ => {
-                        self.variables.push((offset, bytes as u32));
+                        self.body.variables.push((offset, bytes as u32));
                         Local::Frame(offset, bytes as u32)
                     }
                 };
@@ -242,19 +217,19 @@ impl<'m, 't> Builder<'m, 't> {
 
     /// Room in the frame.
     pub(super) fn room(&mut self, bytes: u64, align: u64) -> Result<u32, Refusal> {
-        let start = u64::from(self.frame).next_multiple_of(align.max(1));
+        let start = u64::from(self.body.frame).next_multiple_of(align.max(1));
         let end = start.saturating_add(bytes);
         if end > MOST_LOCAL.into() {
             return Err("a function has at most 16 MiB of local memory".to_owned());
         }
-        self.frame = end as u32;
+        self.body.frame = end as u32;
         Ok(start as u32)
     }
 
     /// Room for a variable of a call's parameters, of up to 8 bytes, that has no name.
     pub(super) fn unnamed_variable(&mut self) -> Result<u32, Refusal> {
         let at = self.room(8, 8)?;
-        self.variables.push((at, 8));
+        self.body.variables.push((at, 8));
         Ok(at)
     }
 
@@ -306,23 +281,7 @@ impl<'m, 't> Builder<'m, 't> {
 
     /// A constant's slot.
     pub(super) fn constant(&mut self, constant: Constant, wide: bool) -> Slot {
-        match constant {
-            Constant::Shared(index, _) if !self.shared.contains(&index) => self.shared.push(index),
-            Constant::Function(index) if !self.references.contains(&index) => {
-                self.references.push(index)
-            }
-            _ => {}
-        }
-        let (list, file) = if wide {
-            (&mut self.doubles, File::ConstantDouble)
-        } else {
-            (&mut self.words, File::ConstantWord)
-        };
-        let index = *self.known.entry((wide, constant)).or_insert_with(|| {
-            list.push(constant);
-            list.len() as u32 - 1
-        });
-        Slot { file, index }
+        self.body.constant(constant, wide)
     }
 
     /// The slot of a constant number.

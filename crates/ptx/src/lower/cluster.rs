@@ -118,7 +118,7 @@ impl<'t> Builder<'_, 't> {
         } else {
             self.atomic(m, &access, false)?;
         }
-        let bytes = match self.drafts.last().map(|draft| draft.code) {
+        let bytes = match self.body.drafts.last().map(|draft| draft.code) {
             Some(Code::Store(access)) if access.bytes >= 4 => {
                 u32::from(access.bytes) * u32::from(access.count)
             }

@@ -39,8 +39,8 @@ impl<'t> Builder<'_, 't> {
             );
         }
         let index = self.source(index, Type::U32)?;
-        self.tables.push(table);
-        self.emit(Code::BranchTable(self.tables.len() as u32 - 1), &[], &[index], 0);
+        self.body.tables.push(table);
+        self.emit(Code::BranchTable(self.body.tables.len() as u32 - 1), &[], &[index], 0);
         Ok(())
     }
 
@@ -100,7 +100,7 @@ impl<'t> Builder<'_, 't> {
                 );
             }
         };
-        self.indirect = true;
+        self.body.indirect = true;
         self.call_with(None, Some(address), signature, results, arguments)
     }
 
@@ -143,8 +143,8 @@ impl<'t> Builder<'_, 't> {
             call.results.push((from, to, bytes.min(8)));
             loads.push((register, to));
         }
-        self.calls.push(call);
-        let index = self.calls.len() as u32 - 1;
+        self.body.calls.push(call);
+        let index = self.body.calls.len() as u32 - 1;
         match address {
             Some(address) => self.emit(Code::CallIndirect(index), &[], &[address], 0),
             None => self.emit(Code::Call(index), &[], &[], 0),

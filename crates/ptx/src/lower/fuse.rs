@@ -28,7 +28,7 @@ impl Builder<'_, '_> {
             "sub" => Part::Difference,
             _ => return,
         };
-        if let Some(at) = self.drafts.len().checked_sub(1) {
+        if let Some(at) = self.body.drafts.len().checked_sub(1) {
             self.parts.insert(at, part);
         }
     }

@@ -4,8 +4,6 @@
 //! becomes machine code like the rest, and its arguments stay in registers. The driver's compiler does the
 //! same.
 
-use std::collections::HashMap;
-
 use super::body::{Body, Rewritten};
 use super::builder::MOST_LOCAL;
 use super::control::frame_access;
@@ -167,7 +165,6 @@ impl Numbering {
 struct Caller<'b> {
     body: &'b mut Body,
     rewritten: Rewritten,
-    known: HashMap<(bool, Constant), u32>,
     /// Where the frames of the functions begin that it gets, and where they end.
     begin: u32,
     callees: u32,
@@ -186,14 +183,11 @@ impl Body {
         if !self.drafts.iter().any(has_form) {
             return;
         }
-        let words = self.words.iter().map(|&word| (false, word)).zip(0..);
-        let doubles = self.doubles.iter().map(|&double| (true, double)).zip(0..);
-        let known = words.chain(doubles).collect();
         let drafts = std::mem::take(&mut self.drafts);
         let (begin, callees) = (self.frame.next_multiple_of(16), self.frame);
         let rewritten = Rewritten::default();
         let mut caller =
-            Caller { body: self, rewritten, known, begin, callees, origin: Origin::default() };
+            Caller { body: self, rewritten, begin, callees, origin: Origin::default() };
         let (own, mut behind) = (caller.body.tables.len(), drafts.len());
         for draft in drafts {
             behind -= 1;
@@ -301,8 +295,10 @@ impl Caller<'_> {
             doubles: registers.doubles + doubles,
             predicates: registers.predicates + predicates,
         };
-        let words = callee.words.iter().map(|&word| self.constant(word, false)).collect();
-        let doubles = callee.doubles.iter().map(|&double| self.constant(double, true)).collect();
+        let words =
+            callee.words.iter().map(|&word| self.body.constant(word, false).index).collect();
+        let doubles =
+            callee.doubles.iter().map(|&double| self.body.constant(double, true).index).collect();
         let body = &mut *self.body;
         let frame = self.begin;
         if *has_frame {
@@ -311,26 +307,8 @@ impl Caller<'_> {
         let (calls, tables) = (body.calls.len() as u32, body.tables.len() as u32);
         let numbering = Numbering { registers, words, doubles, calls, tables, frame };
         body.calls.extend(callee.calls.iter().map(|call| numbering.call(call)));
-        for (all, more) in
-            [(&mut body.shared, &callee.shared), (&mut body.references, &callee.references)]
-        {
-            for one in more {
-                if !all.contains(one) {
-                    all.push(*one);
-                }
-            }
-        }
         body.indirect |= callee.indirect;
         numbering
-    }
-
-    /// The index of a constant.
-    fn constant(&mut self, constant: Constant, wide: bool) -> u32 {
-        let list = if wide { &mut self.body.doubles } else { &mut self.body.words };
-        *self.known.entry((wide, constant)).or_insert_with(|| {
-            list.push(constant);
-            list.len() as u32 - 1
-        })
     }
 
     fn push(&mut self, code: Code, d: &[Slot], s: &[Slot], imm: u64) {
@@ -340,19 +318,19 @@ impl Caller<'_> {
 
     /// Loads a register from the caller's frame.
     fn load(&mut self, to: Slot, at: u64) {
-        let base = Slot { file: File::ConstantDouble, index: self.constant(ZERO, true) };
+        let base = self.body.constant(ZERO, true);
         self.push(Code::Load(frame_access(bits(to))), &[to], &[base], at);
     }
 
     /// Stores a register there.
     fn store(&mut self, from: Slot, at: u64) {
-        let base = Slot { file: File::ConstantDouble, index: self.constant(ZERO, true) };
+        let base = self.body.constant(ZERO, true);
         self.push(Code::Store(frame_access(bits(from))), &[], &[base, from], at);
     }
 
     /// Copies bytes within the frame.
     fn copy(&mut self, from: u32, to: u32, bytes: u32) {
-        let base = Slot { file: File::ConstantDouble, index: self.constant(ZERO, true) };
+        let base = self.body.constant(ZERO, true);
         let mut done = 0;
         while done < bytes {
             let (from, to) = (from + done, to + done);

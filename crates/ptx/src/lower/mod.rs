@@ -205,7 +205,7 @@ fn lower_function<'t>(
             }
             StatementKind::Label(name) => {
                 if let Some(label) = scopes.label(name) {
-                    positions[label as usize] = builder.drafts.len() as u32;
+                    positions[label as usize] = builder.body.drafts.len() as u32;
                 }
             }
             StatementKind::Variable(variable) => builder.declare(variable)?,
@@ -223,7 +223,10 @@ fn lower_function<'t>(
         }
     }
     builder.give_back();
-    Ok((Body::of(builder, &positions), params))
+    let Builder { mut body, parts, .. } = builder;
+    body.resolve(&positions);
+    fuse::fuse(&mut body.drafts, &body.tables, &parts);
+    Ok((body, params))
 }
 
 fn shortened(text: &str) -> String {
@@ -278,9 +281,9 @@ fn function_parameters<'t>(
         } else {
             builder.define(variable.name, Local::Frame(offset, bytes));
         }
-        builder.variables.push((offset, bytes));
+        builder.body.variables.push((offset, bytes));
     }
-    builder.takes = at;
+    builder.body.takes = at;
     builder.room(u64::from(at), 1)?;
     for (variable, offset, taken) in registers {
         builder.declare(variable).map_err(|error| error.message)?;
