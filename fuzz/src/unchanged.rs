@@ -38,7 +38,7 @@ fn copies_first(call: &str) -> bool {
     matches!(call, "memcpy_batch" | "cuMemcpyBatchAsync" | "cuMemcpyBatchAsync_v2")
 }
 
-/// The last id of an allocation: a line and not a part.
+/// The last id of an allocation: a field and not a part.
 const IDS: &str = "last_id";
 
 impl Snapshot {
@@ -80,32 +80,28 @@ impl Snapshot {
     }
 }
 
-/// A state without one of its parts.
+/// A state without one of its parts, each of which is a line.
 fn without(state: &str, part: Option<&str>) -> String {
     let Some(part) = part else { return state.to_owned() };
+    let name = format!("{part}: ");
     if part == IDS {
-        let kept = state.lines().filter(|line| !line.trim_start().starts_with("last_id: "));
-        return kept.collect::<Vec<_>>().join("\n");
+        let mut between = state.split(&name);
+        let first = between.next().unwrap_or_default().to_owned();
+        return between.fold(first, |kept, rest| kept + rest.trim_start_matches(char::is_numeric));
     }
-    let (first, last) = (format!("    {part}: "), "    }");
-    let mut inside = false;
-    let kept = state.lines().filter(|line| {
-        let begins = line.starts_with(&first);
-        let ends = inside && line.starts_with(last);
-        inside = (inside || begins) && !ends;
-        !(inside || begins || ends)
-    });
+    let kept = state.lines().filter(|line| !line.starts_with(&name));
     kept.collect::<Vec<_>>().join("\n")
 }
 
-/// The first line that differs, with those around it.
+/// The place where states differ first, with what stands around it.
 fn difference(before: &str, after: &str) -> String {
-    let pairs = before.lines().zip(after.lines());
-    let at = pairs.take_while(|(before, after)| before == after).count();
-    let around = |text: &str| -> Vec<String> {
-        text.lines().skip(at.saturating_sub(12)).take(24).map(str::to_owned).collect()
+    const AROUND: usize = 600;
+    let pairs = before.chars().zip(after.chars());
+    let same = pairs.take_while(|(before, after)| before == after).count();
+    let around = |text: &str| -> String {
+        text.chars().skip(same.saturating_sub(AROUND)).take(2 * AROUND).collect()
     };
-    format!("before:\n{}\nafter:\n{}", around(before).join("\n"), around(after).join("\n"))
+    format!("before:\n{}\nafter:\n{}", around(before), around(after))
 }
 
 #[cfg(test)]
@@ -117,17 +113,27 @@ mod tests {
         unsafe { Snapshot::new(state.to_owned(), []) }
     }
 
+    fn differs(before: &Snapshot, after: &Snapshot, call: &str) -> bool {
+        std::panic::catch_unwind(|| before.assert_same(after, call, String::new)).is_err()
+    }
+
     #[test]
     fn one_part_may_change_where_the_driver_changes_it() {
-        let before =
-            snapshot("State {\n    pools: P {\n        high: 1,\n    },\n    other: 2,\n}");
-        let after = snapshot("State {\n    pools: P {\n        high: 3,\n    },\n    other: 2,\n}");
-        before.assert_same(&after, "pool_alloc", String::new);
-        let caught = std::panic::catch_unwind(|| before.assert_same(&after, "free", String::new));
-        assert!(caught.is_err());
-        let more = snapshot("State {\n    pools: P {\n        high: 3,\n    },\n    other: 3,\n}");
-        let caught =
-            std::panic::catch_unwind(|| before.assert_same(&more, "pool_alloc", String::new));
-        assert!(caught.is_err());
+        let before = snapshot("pools: P { high: 1 }\nother: 2\n");
+        let after = snapshot("pools: P { high: 3 }\nother: 2\n");
+        assert!(!differs(&before, &after, "pool_alloc"));
+        assert!(differs(&before, &after, "free"));
+        let more = snapshot("pools: P { high: 3 }\nother: 3\n");
+        assert!(differs(&before, &more, "pool_alloc"));
+    }
+
+    #[test]
+    fn ids_may_be_used_up_where_staging_memory_was_taken() {
+        let before = snapshot("space: S { last_id: 7, next: 7 }\n");
+        let after = snapshot("space: S { last_id: 18, next: 7 }\n");
+        assert!(!differs(&before, &after, "cuMemcpyHtoDAsync_v2"));
+        assert!(differs(&before, &after, "free"));
+        let more = snapshot("space: S { last_id: 18, next: 8 }\n");
+        assert!(differs(&before, &more, "cuMemcpyHtoDAsync_v2"));
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::command::{Outcome, cargo, metadata, output, run, target_directory};
+use crate::command::{Outcome, build_workspace, cargo, metadata, output, run, target_directory};
 use crate::release;
 
 /// The code is formatted.
@@ -60,7 +60,7 @@ pub(crate) fn cudarc() -> Outcome {
     if !cfg!(target_os = "linux") {
         return run(&mut interop("check", "cuda-13000", &target));
     }
-    run(&mut cargo(&["build", "--quiet", "--locked", "--package", "pagewise-driver"]))?;
+    build_workspace()?;
     let folder = target.join("simulated-driver");
     let copied = fs::create_dir_all(&folder).and_then(|()| {
         fs::copy(target.join("debug/libpagewise_driver.so"), folder.join("libcuda.so.1"))

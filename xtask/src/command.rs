@@ -24,6 +24,13 @@ pub(crate) fn run(command: &mut Command) -> Outcome {
     if status.success() { Ok(()) } else { Err(format!("{command:?} failed ({status})")) }
 }
 
+/// Builds the libraries, the programs and the tests of the workspace. With fewer features or packages
+/// cargo would build most of them once more.
+pub(crate) fn build_workspace() -> Outcome {
+    let workspace = ["build", "--quiet", "--locked", "--workspace", "--all-features"];
+    run(cargo(&workspace).args(["--lib", "--bins", "--tests"]))
+}
+
 /// Whether a command can be run and succeeds. Its output is not shown.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     let silent = command.stdout(Stdio::null()).stderr(Stdio::null());

@@ -276,7 +276,7 @@ impl SimBackend {
     /// ```
     #[must_use]
     pub fn state(&self) -> String {
-        format!("{:#?}", State(&self.lock()))
+        State(&self.lock()).to_string()
     }
 
     /// Records that the ring had no room for since `take_events` was last called.

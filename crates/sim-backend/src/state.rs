@@ -13,7 +13,8 @@ use crate::sim::Sim;
 /// and what the program's view shows of them, which follows from the rest.
 pub(crate) struct State<'a>(pub(crate) &'a Sim);
 
-impl fmt::Debug for State<'_> {
+/// A line for each part: its name and its value.
+impl fmt::Display for State<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Sim {
             config: _,
@@ -40,21 +41,20 @@ impl fmt::Debug for State<'_> {
             reads_beside: _,
             device_bytes,
         } = self.0;
-        f.debug_struct("State")
-            .field("space", space)
-            .field("attributes", attributes)
-            .field("pools", pools)
-            .field("streams", streams)
-            .field("pager", &pager.state())
-            .field("contents", contents)
-            .field("attachments", attachments)
-            .field("sharing", sharing)
-            .field("mappings", mappings)
-            .field("peer_access", peer_access)
-            .field("exclusive", exclusive)
-            .field("listened", listened)
-            .field("device_bytes", device_bytes)
-            .finish()
+        let mut part = |name: &str, value: &dyn fmt::Debug| writeln!(f, "{name}: {value:?}");
+        part("space", space)?;
+        part("attributes", attributes)?;
+        part("pools", pools)?;
+        part("streams", streams)?;
+        part("pager", &pager.state())?;
+        part("contents", contents)?;
+        part("attachments", attachments)?;
+        part("sharing", sharing)?;
+        part("mappings", mappings)?;
+        part("peer_access", peer_access)?;
+        part("exclusive", exclusive)?;
+        part("listened", listened)?;
+        part("device_bytes", device_bytes)
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::ptr::{null_mut, without_provenance_mut};
 
+use memmap2::MmapMut;
 use pagewise_driver::{
     Blob, MemLocation, MemPoolProps, cuCtxDestroy_v2, cuCtxPopCurrent_v2, cuCtxSetCurrent,
     cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRetain, cuEventCreate, cuEventDestroy_v2,
@@ -64,6 +65,9 @@ pub struct World<'a, 'b> {
     /// Registered parts of the buffer.
     pub(super) registered: Vec<Memory>,
     pub(super) virtual_memory: VirtualMemory,
+    /// The memory around the buffer. Linux clears its pages when they are accessed, which most
+    /// programs do to few of them.
+    _room: MmapMut,
     /// Memory of this program, of [`LONGEST`] bytes: the driver reads and writes it by address.
     pub(super) buffer: *mut u8,
     /// Room for results.
@@ -77,20 +81,15 @@ pub struct World<'a, 'b> {
     pub(super) retained: u32,
 }
 
-/// The layout of the buffer with as much room before it and twice as much behind it. A copy takes any
+/// The bytes of a buffer with as much room before it and twice as much behind it. A copy takes any
 /// memory that the process has mapped, so a range that leaves the buffer, by at most [`LONGEST`] and
 /// the steps of an address, must not reach memory of others. Absurd lengths are mapped nowhere.
-fn buffer_layout() -> std::alloc::Layout {
-    std::alloc::Layout::from_size_align(4 * LONGEST, 4096).expect("a power of two")
-}
+const ROOM: usize = 4 * LONGEST;
 
 impl<'a, 'b> World<'a, 'b> {
     pub(super) fn new(choices: &'a mut Choices<'b>) -> Self {
-        // SAFETY: `alloc_zeroed` asks for a layout that is not empty, and this one has the buffer's
-        // bytes.
-        let room = unsafe { std::alloc::alloc_zeroed(buffer_layout()) };
-        assert!(!room.is_null(), "room for a buffer");
-        let buffer = room.wrapping_add(LONGEST);
+        let mut room = MmapMut::map_anon(ROOM).expect("room for a buffer");
+        let buffer = room.as_mut_ptr().wrapping_add(LONGEST);
         let mut world = Self {
             choices,
             live: Vec::new(),
@@ -104,6 +103,7 @@ impl<'a, 'b> World<'a, 'b> {
             imports: Vec::new(),
             registered: Vec::new(),
             virtual_memory: VirtualMemory::default(),
+            _room: room,
             buffer,
             places: Box::new([0; 64]),
             made: Made::default(),
@@ -434,9 +434,6 @@ impl Drop for World<'_, '_> {
         for _ in 0..self.retained {
             cuDevicePrimaryCtxRelease_v2(0);
         }
-        // SAFETY: the buffer was allocated with this layout. The driver knows no part of it any
-        // more, because all of it was unregistered.
-        unsafe { std::alloc::dealloc(self.buffer.wrapping_sub(LONGEST), buffer_layout()) };
     }
 }
 

@@ -209,7 +209,7 @@ impl Driver {
             figures: _,
         } = self;
         let simulator = machine.simulator.state();
-        format!("{number} {started:?} {contexts:#?}\n{compressible:?}{programs:?}\n{simulator}")
+        format!("{number} {started:?} {contexts:?}\n{compressible:?}{programs:?}\n{simulator}")
     }
 
     /// A shared library cannot take a symbol back: an entry point that the driver does not
