@@ -140,18 +140,12 @@ impl Block {
         if self.is_full_size() && taken.is_empty() {
             return self.all();
         }
-        let misaligned = (self.first_page % BIG as u64) as usize;
-        let mut given = PageMask::EMPTY;
-        for page in pages.pages() {
-            let aligned = (page + misaligned) / BIG * BIG;
-            let start = aligned.checked_sub(misaligned);
-            let big = start.map(|start| start..start + BIG).filter(|big| big.end <= self.len());
-            match big.map(PageMask::range) {
-                Some(big) if !big.intersects(&taken) => given.insert_mask(big),
-                _ => given.insert(page),
-            }
-        }
-        given
+        // Aligned in memory: pages are counted from the one that is, before the block's first.
+        let before = (self.first_page % BIG as u64) as usize;
+        let big = |mask: &PageMask| mask.shifted_up(before).aligned_sixteens();
+        let within = before.next_multiple_of(BIG)..(before + self.len()) / BIG * BIG;
+        let big = big(&pages).minus(big(&taken)) & PageMask::range(within);
+        big.shifted_down(before) | pages
     }
 
     /// Notes that a processor's mapping of pages was raised.
@@ -175,6 +169,9 @@ impl Block {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
+    use super::super::mask::tests::irregular;
     use super::super::protection::Protection;
     use super::super::state::bytes_of_state;
     use super::*;
@@ -203,6 +200,32 @@ mod tests {
         let mut block = Block::new(0, 512);
         block.map(ProcId::HOST, PageMask::single(3), Protection::Write);
         assert!(block.mapped(ProcId::HOST, Protection::Atomic).contains(3));
+    }
+
+    #[test]
+    fn host_memory_comes_in_aligned_64_kib_that_fit_and_are_free_and_else_in_pages() {
+        for (seed, first_page, len) in (0..40).flat_map(|seed| {
+            [(0, 512), (0, 100), (16, 496), (5, 40), (37, 475), (501, 3)]
+                .map(|(first, len)| (seed, 1024 + first, len))
+        }) {
+            let mut block = Block::new(first_page, len);
+            let all = block.all();
+            // Few pages have memory, and fewer of every other block.
+            let few = |seed: usize| irregular(seed) & irregular(seed + 1) & irregular(seed + 2);
+            let taken =
+                if seed % 2 == 0 { few(seed) & irregular(seed + 3) } else { few(seed) } & all;
+            block.populate(ProcId::HOST, taken);
+            let pages = few(seed + 500).minus(taken) & all;
+            let mut given = PageMask::EMPTY;
+            for page in pages.pages() {
+                let first = (first_page + page as u64) / 16 * 16;
+                let big = first.checked_sub(first_page).map(|at| at as usize..at as usize + 16);
+                let fits = |big: &Range<usize>| big.end <= len && taken.count_in(big.clone()) == 0;
+                given.insert_range(big.filter(fits).unwrap_or(page..page + 1));
+            }
+            let expected = if len == 512 && taken.is_empty() { all } else { given };
+            assert_eq!(block.host_chunks_for(pages), expected, "{seed} {first_page} {len}");
+        }
     }
 
     #[test]

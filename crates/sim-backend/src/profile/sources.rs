@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -70,9 +71,11 @@ impl<'a> Source<'a> {
 }
 
 /// Sources by field, or by the table that a field is in, with dots: `cost.prefetch`.
+///
+/// Copies share one table until one of them changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Sources(BTreeMap<String, String>);
+pub struct Sources(Arc<BTreeMap<String, String>>);
 
 impl Sources {
     /// The source of a field: its own, or that of the innermost table around it that has one.
@@ -96,8 +99,9 @@ impl Sources {
     pub fn set(&mut self, field: impl Into<String>, evidence: Evidence, text: &str) {
         let field = field.into();
         let inner = format!("{field}.");
-        self.0.retain(|other, _| !other.starts_with(&inner));
-        self.0.insert(field, format!("{evidence}: {text}"));
+        let table = Arc::make_mut(&mut self.0);
+        table.retain(|other, _| !other.starts_with(&inner));
+        table.insert(field, format!("{evidence}: {text}"));
     }
 
     /// The first entry that does not begin with how good the figure is.

@@ -123,6 +123,9 @@ pub enum Observation {
     ResultsOnly,
 }
 
+/// As many operations as most cases have: there is room for them when a case begins.
+const MOST_CASES: usize = 32;
+
 /// A case in progress, one operation after another.
 ///
 /// Dropped before [`finish`](Self::finish), it leaves the case's buffers allocated.
@@ -172,8 +175,8 @@ impl<'a> CaseRun<'a> {
             has_host_mapped: full && capabilities.host_page_map,
             start_ns: backend.clock_ns(),
             profiled: false,
-            observed: Vec::new(),
-            events: Vec::new(),
+            observed: Vec::with_capacity(MOST_CASES),
+            events: Vec::with_capacity(MOST_CASES),
         }
     }
 

@@ -204,8 +204,8 @@ impl PageMask {
     #[inline(always)]
     fn counts_by_of<const INSTRUCTION: bool>(&self, kind: &Self) -> [Counts; 2] {
         // Without a branch for each word: which words have pages follows no pattern.
-        let changes = kind.with(kind.one_up(), |a, b| a ^ b);
-        let starts = *self & (changes | !self.one_up());
+        let changes = kind.with(kind.shifted_up(1), |a, b| a ^ b);
+        let starts = *self & (changes | !self.shifted_up(1));
         let counts = |starts: Self, pages: Self| {
             let count = |mask: Self| mask.count_of::<INSTRUCTION>();
             Counts { runs: count(starts), pages: count(pages) }

@@ -219,12 +219,13 @@ impl PageMask {
         MaskRuns { mask: self, at: 0 }
     }
 
-    /// The pages behind these.
+    /// The pages that are so many, at most 63, behind these.
     #[inline]
-    fn one_up(&self) -> Self {
-        let [a, b, c, d, e, f, g, h] = self.0;
+    pub(crate) fn shifted_up(&self, by: usize) -> Self {
+        let [a, b, c, d, e, f, g, _] = self.0;
         let before = Self([0, a, b, c, d, e, f, g]);
-        Self([a, b, c, d, e, f, g, h]).with(before, |word, before| word << 1 | before >> 63)
+        // Two shifts: one by 64 is none.
+        self.with(before, |word, before| word << by | before >> 1 >> (63 - by))
     }
 
     /// The pages, ascending.
@@ -388,6 +389,11 @@ pub(super) mod tests {
             assert_eq!(a.minus(b) | (a & b), a);
             let any = |page: &usize| a.count_in(page / 16 * 16..page / 16 * 16 + 16) > 0;
             assert!((0..PAGES).all(|page| a.aligned_sixteens().contains(page) == any(&page)));
+            for by in [0, 1, 15, 63] {
+                let moved = a.shifted_up(by);
+                assert!((0..by).all(|page| !moved.contains(page)));
+                assert!((by..PAGES).all(|page| moved.contains(page) == a.contains(page - by)));
+            }
             assert_eq!((a | b).count() + (a & b).count(), a.count() + b.count());
             assert_eq!(!(a | b), !a & !b);
             assert_eq!(a.intersects(&b), !(a & b).is_empty());
