@@ -1,7 +1,8 @@
 # Sourced by the scripts of clients: a folder with the simulated libraries under the names of
 # NVIDIA's, first on the loader's path; and Python's packages.
 #
-# PAGEWISE_LIBRARIES names a folder that holds the libraries already; otherwise they are built here.
+# PAGEWISE_LIBRARIES names a folder that holds the libraries already, and CLIENTS_BUILT what cargo has
+# built of them and of the command; otherwise they are built here.
 # CLIENTS_KEPT names a folder that keeps packages and builds for the next run; otherwise they go when
 # the script ends.
 
@@ -15,11 +16,16 @@ trap 'rm -rf "$work"' EXIT
 kept=${CLIENTS_KEPT:-$work/kept}
 mkdir -p "$kept"
 
-if [ -z "${PAGEWISE_LIBRARIES:-}" ]; then
-    # The packages that the gate builds in one go: others would have features of theirs built anew.
+# Builds the libraries and the command, unless they are built.
+build() {
+    built=${CLIENTS_BUILT:-${CARGO_TARGET_DIR:-$repository/target}/debug}
+    [ -z "${CLIENTS_BUILT:-}" ] || return 0
     (cd "$repository" && cargo build --quiet --locked --package pagewise-driver \
         --package pagewise-nvml --package pagewise-cudart-13 --package pagewise-cli)
-    built=${CARGO_TARGET_DIR:-$repository/target}/debug
+}
+
+if [ -z "${PAGEWISE_LIBRARIES:-}" ]; then
+    build
     PAGEWISE_LIBRARIES=$work/libraries
     mkdir "$PAGEWISE_LIBRARIES"
     ln -s "$built/libpagewise_driver.so" "$PAGEWISE_LIBRARIES/libcuda.so.1"
