@@ -102,6 +102,7 @@ mod exported_pool;
 mod fault_observer;
 #[allow(clippy::arithmetic_side_effects, reason = "page numbers of live memory")]
 mod faulting;
+mod floor;
 #[allow(
     clippy::arithmetic_side_effects,
     reason = "addresses inside one zone; `has` and `About::read` bound what a file says"

@@ -20,6 +20,7 @@ use pagewise_hal::{
 };
 
 use crate::arena::{Arena, Kept, Zone};
+use crate::floor::at_or_before;
 use crate::locate::processor_of;
 use crate::shared_memory::SharedFile;
 use crate::shared_words::MEMORY_AT;
@@ -322,7 +323,7 @@ impl Mappings {
 
     /// The mapping that holds an address.
     pub(crate) fn at(&self, address: u64) -> Option<&Mapping> {
-        let (start, mapping) = self.mapped.range(..=address).next_back()?;
+        let (start, mapping) = at_or_before(&self.mapped, address)?;
         (address - start < mapping.bytes).then_some(mapping)
     }
 
@@ -340,7 +341,7 @@ impl Mappings {
     /// Whether a processor may access all mappings that a range of mapped addresses touches.
     pub(crate) fn admits(&self, by: Processor, span: Span, writes: bool) -> bool {
         let Range { start, end } = addresses(span);
-        let first = self.mapped.range(..=start).next_back().map_or(start, |(&first, _)| first);
+        let first = at_or_before(&self.mapped, start).map_or(start, |(first, _)| first);
         let mut touched = self.mapped.range(first..end.max(start + 1));
         touched.all(|(_, mapping)| match mapping.access(by) {
             AccessFlags::READ_WRITE => true,

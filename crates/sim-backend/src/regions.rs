@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use pagewise_hal::BLOCK_BYTES;
 
+use crate::floor::at_or_before;
 use crate::holes::Holes;
 
 /// Units of a region, unless an allocation needs more.
@@ -106,7 +107,7 @@ impl Regions {
     /// Gives them back.
     pub(crate) fn give(&mut self, address: u64, bytes: u64) {
         let unit = address / BLOCK_BYTES;
-        let Some((&first, _)) = self.regions.range(..=unit).next_back() else {
+        let Some((first, _)) = at_or_before(&self.regions, unit) else {
             debug_assert!(false, "{address:#x} is in no region");
             return;
         };

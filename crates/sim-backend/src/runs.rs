@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::floor::at_or_before;
+
 /// A run of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run<V> {
@@ -71,7 +73,7 @@ impl<V: Copy + Eq> Runs<V> {
     }
 
     fn entry_of(&self, page: u64) -> Option<(u64, &Entry<V>)> {
-        let (&start, entry) = self.entries.range(..=page).next_back()?;
+        let (start, entry) = at_or_before(&self.entries, page)?;
         (page < entry.end).then_some((start, entry))
     }
 

@@ -11,6 +11,7 @@ use std::ops::Range;
 use pagewise_hal::{BLOCK_BYTES, DeviceId, DevicePtr, MemoryHandle, PAGE_BYTES, PoolHandle, Span};
 
 use crate::arena::{Arena, Zone};
+use crate::floor::at_or_before;
 use crate::journal::Journal;
 use crate::lendable::Lendable;
 use crate::regions::Regions;
@@ -86,7 +87,7 @@ pub(crate) type Live = BTreeMap<u64, Allocation>;
 /// The live allocation that holds an address.
 #[inline]
 pub(crate) fn containing(live: &Live, ptr: DevicePtr) -> Option<&Allocation> {
-    let (_, allocation) = live.range(..=ptr.0).next_back()?;
+    let (_, allocation) = at_or_before(live, ptr.0)?;
     (ptr.0 < allocation.start + allocation.bytes).then_some(allocation)
 }
 

@@ -12,6 +12,8 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::floor::at_or_before;
+
 use super::block::Block;
 use super::blocks::Blocks;
 use super::mask::PAGES;
@@ -177,7 +179,7 @@ impl Ranges {
             self.ranges.get(*place).is_some_and(|range| range.pages().contains(&page))
         };
         Some(self.recent.get()).filter(holds).or_else(|| {
-            let (_, place) = self.places.range(..=page).next_back()?;
+            let (_, place) = at_or_before(&self.places, page)?;
             self.recent.set(*place);
             Some(*place).filter(holds)
         })

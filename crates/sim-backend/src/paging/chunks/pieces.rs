@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::floor::at_or_before;
+
 use super::free::Slot;
 use super::root_id::RootId;
 
@@ -87,7 +89,7 @@ impl Pieces {
 
     /// The run that holds a page, and its first page.
     fn holding(&self, page: u64) -> Option<(u64, &PieceRun)> {
-        let (&first, run) = self.by_page.range(..=page).next_back()?;
+        let (first, run) = at_or_before(&self.by_page, page)?;
         (page < first + u64::from(run.pages())).then_some((first, run))
     }
 
