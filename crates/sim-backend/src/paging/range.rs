@@ -12,12 +12,11 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::floor::at_or_before;
-
 use super::block::Block;
 use super::blocks::Blocks;
 use super::mask::PAGES;
 use super::processor::{ProcId, ProcSet};
+use crate::floor::at_or_before;
 
 /// Pages of a 2 MiB slot of the address space.
 const SLOT: u64 = PAGES as u64;

@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::floor::at_or_before;
-
 use super::free::Slot;
 use super::root_id::RootId;
+use crate::floor::at_or_before;
 
 /// Pieces of one size that follow each other, both in managed memory and in their root chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
