@@ -77,17 +77,14 @@ impl<V: Copy + Eq> Runs<V> {
         (page < entry.end).then_some((start, entry))
     }
 
-    /// Changes the values of `pages`, which lie in one region.
+    /// Changes the values of `pages`, which lie in one region. `change` must leave a value as it is that
+    /// it gave: pages that have the value already which those before them get are left out.
     pub(crate) fn update(&mut self, pages: Range<u64>, change: impl Fn(&mut V)) {
-        if self.update_one_run(&pages, &change) {
-            return;
+        let mut at = pages.start;
+        while at < pages.end {
+            let Some(changed) = self.update_run(at, &pages, &change) else { return };
+            at = changed.end;
         }
-        self.cut(pages.start);
-        self.cut(pages.end);
-        for (_, entry) in self.entries.range_mut(pages.clone()) {
-            change(&mut entry.value);
-        }
-        self.join(pages);
     }
 
     /// Changes the values of `pages` if one run holds them all. Returns whether it does.
@@ -145,36 +142,6 @@ impl<V: Copy + Eq> Runs<V> {
         }
         self.entries.insert(pages.start, changed);
         pages.start..changed.end
-    }
-
-    /// Makes a run start at `page`, if one contains it.
-    fn cut(&mut self, page: u64) {
-        let Some((&start, entry)) = self.entries.range_mut(..page).next_back() else { return };
-        if page < entry.end {
-            debug_assert!(start < page);
-            let right = *entry;
-            entry.end = page;
-            self.entries.insert(page, right);
-        }
-    }
-
-    /// Joins equal neighbours from the run before `pages` to the run after.
-    fn join(&mut self, pages: Range<u64>) {
-        let before = self.entries.range(..pages.start).next_back().map(|(&start, _)| start);
-        let all = before.unwrap_or(pages.start)..=pages.end;
-        let (mut last, mut joined) = (None::<&mut Entry<V>>, Vec::new());
-        for (&start, entry) in self.entries.range_mut(all) {
-            match &mut last {
-                Some(left) if left.goes_on_with(start, entry) => {
-                    left.end = entry.end;
-                    joined.push(start);
-                }
-                _ => last = Some(entry),
-            }
-        }
-        for start in joined {
-            self.entries.remove(&start);
-        }
     }
 }
 
