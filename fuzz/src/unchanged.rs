@@ -117,23 +117,28 @@ mod tests {
         std::panic::catch_unwind(|| before.assert_same(after, call, String::new)).is_err()
     }
 
+    /// Asserts that a call, and no other, may change the first state to the second, but not to the
+    /// third.
+    fn assert_may_change(call: &str, states: [&str; 3]) {
+        let [before, after, more] = states.map(snapshot);
+        assert!(!differs(&before, &after, call));
+        assert!(differs(&before, &after, "free"));
+        assert!(differs(&before, &more, call));
+    }
+
     #[test]
     fn one_part_may_change_where_the_driver_changes_it() {
-        let before = snapshot("pools: P { high: 1 }\nother: 2\n");
-        let after = snapshot("pools: P { high: 3 }\nother: 2\n");
-        assert!(!differs(&before, &after, "pool_alloc"));
-        assert!(differs(&before, &after, "free"));
-        let more = snapshot("pools: P { high: 3 }\nother: 3\n");
-        assert!(differs(&before, &more, "pool_alloc"));
+        let before = "pools: P { high: 1 }\nother: 2\n";
+        let after = "pools: P { high: 3 }\nother: 2\n";
+        let more = "pools: P { high: 3 }\nother: 3\n";
+        assert_may_change("pool_alloc", [before, after, more]);
     }
 
     #[test]
     fn ids_may_be_used_up_where_staging_memory_was_taken() {
-        let before = snapshot("space: S { last_id: 7, next: 7 }\n");
-        let after = snapshot("space: S { last_id: 18, next: 7 }\n");
-        assert!(!differs(&before, &after, "cuMemcpyHtoDAsync_v2"));
-        assert!(differs(&before, &after, "free"));
-        let more = snapshot("space: S { last_id: 18, next: 8 }\n");
-        assert!(differs(&before, &more, "cuMemcpyHtoDAsync_v2"));
+        let before = "space: S { last_id: 7, next: 7 }\n";
+        let after = "space: S { last_id: 18, next: 7 }\n";
+        let more = "space: S { last_id: 18, next: 8 }\n";
+        assert_may_change("cuMemcpyHtoDAsync_v2", [before, after, more]);
     }
 }

@@ -22,6 +22,7 @@ build() {
     [ -z "${CLIENTS_BUILT:-}" ] || return 0
     (cd "$repository" && cargo build --quiet --locked --package pagewise-driver \
         --package pagewise-nvml --package pagewise-cudart-13 --package pagewise-cli)
+    CLIENTS_BUILT=$built
 }
 
 if [ -z "${PAGEWISE_LIBRARIES:-}" ]; then

@@ -31,6 +31,7 @@ use segments::Segments;
 pub(crate) use self::page::Page;
 pub(crate) use self::segments::Zone;
 use crate::config::MemoryContents;
+use crate::floor::at_or_before;
 use crate::host_faults::gate::Gate;
 use crate::shared_memory::SharedFile;
 
@@ -393,7 +394,7 @@ fn directed(redirects: &BTreeMap<u64, (u64, u64)>, address: u64, bytes: u64) -> 
     if redirects.is_empty() {
         return (address, bytes);
     }
-    if let Some((&start, &(length, to))) = redirects.range(..=address).next_back()
+    if let Some((start, &(length, to))) = at_or_before(redirects, address)
         && address - start < length
     {
         return (to + (address - start), bytes.min(length - (address - start)));

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use crate::floor::at_or_before;
+
 /// Free runs that do not overlap.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Holes {
@@ -45,7 +47,7 @@ impl Holes {
 
     /// Takes a run if all of it is in one hole, and says whether it was.
     pub(crate) fn take_at(&mut self, start: u64, length: u64) -> bool {
-        let Some((&first, &whole)) = self.by_address.range(..=start).next_back() else {
+        let Some((first, &whole)) = at_or_before(&self.by_address, start) else {
             return false;
         };
         let before = start - first;

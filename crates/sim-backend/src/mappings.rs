@@ -130,7 +130,7 @@ impl Mappings {
 
     /// The reservation that holds all of a range.
     pub(crate) fn reservation_of(&self, span: Span) -> Option<Span> {
-        let (&first, &bytes) = self.reserved.range(..=span.ptr.0).next_back()?;
+        let (first, &bytes) = at_or_before(&self.reserved, span.ptr.0)?;
         (span.end()? <= first + bytes).then_some(Span::new(DevicePtr(first), bytes))
     }
 

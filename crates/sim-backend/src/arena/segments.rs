@@ -17,6 +17,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use pagewise_hal::BLOCK_BYTES;
 
 use super::spare::SPARE;
+use crate::floor::at_or_before;
 use crate::host_faults::double_map::DoubleMap;
 use crate::host_faults::gate::Gate;
 
@@ -185,7 +186,7 @@ impl Segments {
 
     /// The segment that an address is in, and its first address.
     pub(super) fn holding(&self, address: u64) -> Option<(u64, &Segment)> {
-        let (&base, segment) = self.by_address.range(..=address).next_back()?;
+        let (base, segment) = at_or_before(&self.by_address, address)?;
         (address - base < segment.bytes).then_some((base, segment))
     }
 

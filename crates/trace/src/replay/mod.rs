@@ -124,7 +124,7 @@ pub enum Observation {
 }
 
 /// As many operations as most cases have: there is room for them when a case begins.
-const MOST_CASES: usize = 32;
+const OPERATIONS_OF_MOST_CASES: usize = 32;
 
 /// A case in progress, one operation after another.
 ///
@@ -175,8 +175,8 @@ impl<'a> CaseRun<'a> {
             has_host_mapped: full && capabilities.host_page_map,
             start_ns: backend.clock_ns(),
             profiled: false,
-            observed: Vec::with_capacity(MOST_CASES),
-            events: Vec::with_capacity(MOST_CASES),
+            observed: Vec::with_capacity(OPERATIONS_OF_MOST_CASES),
+            events: Vec::with_capacity(OPERATIONS_OF_MOST_CASES),
         }
     }
 
