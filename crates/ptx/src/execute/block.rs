@@ -61,26 +61,27 @@ pub(super) struct Common {
     pub(super) live: u32,
     /// How many rounds of barriers are complete.
     pub(super) rounds: u64,
-    /// Empty before the block begins.
     barriers: Vec<Count>,
     /// The threads that have arrived at barriers that are not complete.
     arrived: u32,
 }
 
-/// A resident block.
+/// A block that is resident and has not begun: it has no memory.
+#[derive(Debug, Default)]
+pub(super) struct Placed {
+    /// The linear index in the grid.
+    pub(super) linear: u64,
+    /// The place among the resident blocks.
+    pub(super) slot: u32,
+    /// The cluster, and the block in it, if the launch has clusters.
+    pub(super) cluster: Option<(Arc<Cluster>, u32)>,
+}
+
+/// A block that has begun.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     pub(super) common: Common,
     pub(super) warps: Vec<Warp>,
-}
-
-/// The memory of a block that has ended. The next one to begin uses it.
-#[derive(Debug, Default)]
-pub(super) struct Buffers {
-    warps: Vec<Warp>,
-    shared: Bytes,
-    /// None, or as before the first thread has arrived.
-    barriers: Vec<Count>,
 }
 
 /// The shape of a launch, for special registers and coordinates.
@@ -108,6 +109,15 @@ impl Shape {
     /// How many blocks a cluster has.
     pub(super) fn cluster_size(&self) -> u32 {
         self.cluster.iter().product()
+    }
+
+    /// The coordinates of a block in the grid.
+    fn coordinates_of(&self, linear: u64) -> [u32; 3] {
+        let (x, y) = (u64::from(self.grid[0]), u64::from(self.grid[1]));
+        if linear < x {
+            return [linear as u32, 0, 0];
+        }
+        [(linear % x) as u32, (linear / x % y) as u32, (linear / x / y) as u32]
     }
 
     /// The linear index of a block, by that of its cluster and its rank there.
@@ -157,70 +167,36 @@ pub(super) fn coordinates([x, y, z]: [u32; 3]) -> Vec<[Column; 3]> {
 }
 
 impl Block {
-    /// Becomes a block that has not begun: it has no registers and no shared memory.
-    pub(super) fn place(&mut self, linear: u64, slot: u32, sms: u32) {
-        self.common = Common { linear, sm: slot % sms.max(1), slot, ..Common::default() };
-    }
-
-    /// Becomes a block of a cluster that has not begun.
-    pub(super) fn place_in(
-        &mut self,
-        cluster: &Arc<Cluster>,
-        rank: u32,
-        linear: u64,
-        (slot, sms): (u32, u32),
-    ) {
-        self.place(linear, slot, sms);
-        (self.common.rank, self.common.cluster) = (rank, Some(Arc::clone(cluster)));
-    }
-
-    /// The memory of a block that has ended.
-    pub(super) fn take_buffers(&mut self) -> Buffers {
-        let Self { common, warps } = self;
-        let has_met = common.rounds > 0 || common.arrived > 0;
-        if has_met {
-            common.barriers.clear();
-        }
-        Buffers {
-            warps: std::mem::take(warps),
-            shared: std::mem::take(&mut common.shared),
-            barriers: std::mem::take(&mut common.barriers),
-        }
-    }
-
-    /// Whether the block has registers.
-    pub(super) fn has_begun(&self) -> bool {
-        !self.warps.is_empty()
-    }
-
-    /// Begins the block in the memory of an earlier one.
-    pub(super) fn begin(
-        &mut self,
-        program: &Program,
-        shape: &Shape,
-        shared: u32,
-        buffers: Buffers,
-    ) {
-        self.warps = buffers.warps;
-        (self.common.shared, self.common.barriers) = (buffers.shared, buffers.barriers);
+    /// Begins in the memory of a block that has ended, if it was one. Its warps have yet to begin.
+    pub(super) fn begin(&mut self, placed: Placed, shape: &Shape, shared: u32) {
+        let Placed { linear, slot, cluster } = placed;
         let common = &mut self.common;
-        let (x, y) = (u64::from(shape.grid[0]), u64::from(shape.grid[1]));
-        let linear = common.linear;
-        common.coordinates =
-            [(linear % x) as u32, (linear / x % y) as u32, (linear / x / y) as u32];
+        (common.linear, common.slot, common.sm) = (linear, slot, slot % shape.sms.max(1));
+        common.coordinates = shape.coordinates_of(linear);
         common.shared.begin(shared as usize);
-        common.shared_bytes = shared;
-        common.live = shape.threads;
-        if common.barriers.is_empty() {
+        (common.shared_bytes, common.live) = (shared, shape.threads);
+        let have_met = common.rounds > 0 || common.arrived > 0;
+        if have_met || common.barriers.is_empty() {
+            common.barriers.clear();
             common.barriers.resize(BARRIERS.into(), Count::default());
+            (common.rounds, common.arrived) = (0, 0);
         }
-        if let Some(cluster) = &common.cluster {
-            cluster.begin(common.rank, common.shared.pointer());
+        (common.rank, common.cluster) = (0, None);
+        if let Some((cluster, rank)) = cluster {
+            cluster.begin(rank, common.shared.pointer());
+            (common.rank, common.cluster) = (rank, Some(cluster));
         }
+    }
+
+    /// The warps begin, but for the first so many, which have ended.
+    pub(super) fn begin_warps(&mut self, program: &Program, shape: &Shape, ended: usize) {
         let warps = shape.threads.div_ceil(32);
         self.warps.resize_with(warps as usize, Warp::default);
         for (index, warp) in self.warps.iter_mut().enumerate() {
             warp.begin(program, index as u32, shape.threads - 32 * index as u32);
+            if index < ended {
+                warp.end();
+            }
         }
     }
 }

@@ -25,8 +25,8 @@ enum Went {
 }
 
 impl<'a> Engine<'a> {
-    /// The way of a block's warps into pieces.
-    pub(super) fn entrance(&mut self, common: &mut Common) -> Entrance<'a> {
+    /// The way of blocks' warps into pieces.
+    pub(super) fn entrance(&mut self) -> Entrance<'a> {
         let state = State {
             words: std::ptr::null_mut(),
             doubles: std::ptr::null_mut(),
@@ -35,8 +35,8 @@ impl<'a> Engine<'a> {
             line_doubles: std::ptr::null_mut(),
             held: std::ptr::null_mut(),
             params: self.reach.params.pointer(),
-            shared: common.shared.pointer(),
-            shared_bytes: common.shared_bytes.into(),
+            shared: std::ptr::null_mut(),
+            shared_bytes: 0,
             local: std::ptr::null_mut(),
             local_bytes: 0,
             sites: std::ptr::null_mut(),
@@ -53,12 +53,21 @@ impl<'a> Engine<'a> {
             has_met: 0,
             no_line: 0,
             thread: std::ptr::null(),
-            block: &raw const common.coordinates,
+            block: std::ptr::null(),
             threads: &raw const self.rules.shape.block,
             blocks: &raw const self.rules.shape.grid,
             visit: std::ptr::null_mut(),
         };
         Entrance { state, recent: [None; RECENT], same: None, entered: None, is_short: false }
+    }
+
+    /// The warps of a block come.
+    #[inline(always)]
+    pub(super) fn enter_block(&self, entrance: &mut Entrance<'a>, common: &mut Common) {
+        let state = &mut entrance.state;
+        state.shared = common.shared.pointer();
+        state.shared_bytes = common.shared_bytes.into();
+        state.block = &raw const common.coordinates;
     }
 
     /// Whether a piece may begin at a position, now or once it is made.
@@ -341,27 +350,18 @@ impl<'a> Engine<'a> {
         found: Found<'a>,
         most: u32,
     ) -> Option<Entered<'a>> {
-        fill_kernel_lines(self.program, warp, found.piece.lanes);
-        (state.held, state.line_words, state.line_doubles) = warp.lines.pointers();
-        state.sites = self.sites_of(found.piece);
-        (state.left, state.no_line) = (most.into(), 0);
+        self.lay_out(state, warp, found.piece);
         let mut visit = Visit { engine: self, common, warp, part, blocked: None };
-        state.visit = (&raw mut visit).cast();
-        // SAFETY: the state has the pointers of the warp and of its block, which nothing else uses until
-        // the piece is left; its calls get the visit from the state.
-        let left = unsafe { found.piece.enter(state) };
-        if left.is_unfit() {
-            return None;
-        }
-        if std::mem::take(&mut state.has_met) != 0 {
-            visit.has_met();
-        }
-        if let Some(instruction) = state.no_line.checked_sub(1)
-            && let Some(pieces) = &visit.engine.pieces
-        {
-            pieces.compiled.note_no_line(found.position, found.piece, instruction as u32);
-        }
-        Some(Entered { found, left, blocked: visit.blocked })
+        let left = visit.run(state, found.piece, most);
+        (!left.is_unfit()).then(|| visit.end(state, found, left))
+    }
+
+    /// The state gets what a piece needs of a warp that it has the registers of.
+    #[inline(always)]
+    pub(super) fn lay_out(&mut self, state: &mut State, warp: &mut Warp, piece: &Piece) {
+        fill_kernel_lines(self.program, warp, piece.lanes);
+        (state.held, state.line_words, state.line_doubles) = warp.lines.pointers();
+        state.sites = self.sites_of(piece);
     }
 
     #[inline(never)]

@@ -1,4 +1,4 @@
-//! The way of a block's warps into compiled pieces.
+//! The way of blocks' warps into compiled pieces.
 
 use super::access::Blocked;
 use super::report::Stats;
@@ -8,7 +8,7 @@ use crate::jit::{Left, Piece, Position, State};
 /// How many pieces are remembered.
 pub(super) const RECENT: usize = 8;
 
-/// The way of a block's warps into pieces.
+/// The way of blocks' warps into pieces.
 pub(super) struct Entrance<'a> {
     /// The state that they are entered with.
     pub(super) state: State,
@@ -64,6 +64,12 @@ impl Entrance<'_> {
             _ if is_short => quantum.min(FIRST_TURN),
             _ => quantum,
         }
+    }
+
+    /// Whether the next warp has run the first piece of its turn already.
+    #[inline(always)]
+    pub(super) fn has_entered(&self) -> bool {
+        self.entered.is_some()
     }
 
     /// The bytes that pieces read and wrote are added to the figures, and the instructions that threads did not

@@ -85,7 +85,7 @@ fn factors() -> Vec<f64> {
             let step = run.step(&mut Away, &mut Nothing, 1 << 20);
             if let (Step::Waiting, Some(blocks)) = (step, run.begun()) {
                 let on_a_gpu = on_a_gpu(info, &config) * blocks.len();
-                factors.push(blocks.map(here).sum::<usize>() as f64 / on_a_gpu as f64);
+                factors.push(blocks.into_iter().map(here).sum::<usize>() as f64 / on_a_gpu as f64);
             }
         }
     }

@@ -3,17 +3,19 @@
 use std::sync::Arc;
 
 use super::access::{Reach, Trap};
-use super::block::{Block, Buffers, Common};
-use super::cluster::Cluster;
+use super::block::{Block, Common};
 use super::count::{Counts, InstructionCounts};
 use super::engine::{Engine, Rules};
+use super::entrance::Entrance;
 use super::host::Host;
 use super::launch::Config;
 use super::memory::{Memory, Outstanding, Turn};
 use super::pieces::Pieces;
 use super::report::{Cause, Report, Stats, Step};
-use super::warp::{Bytes, State};
+use super::slots::Slots;
+use super::warp::{Bytes, State, Warp};
 use super::windows::Kept;
+use crate::code::WIDTH;
 use crate::jit::{Compiled, Site};
 use crate::math::product::Room;
 use crate::module::{Kernel, Parameter};
@@ -23,28 +25,16 @@ use crate::module::{Kernel, Parameter};
 const AFTER_FAULT: u64 = 1 << 26;
 
 /// A kernel that runs.
-#[expect(
-    clippy::vec_box,
-    reason = "a block leaves its list and another takes its place all the time"
-)]
 pub struct Run {
     kernel: Kernel,
     rules: Rules,
     quantum: u32,
     limit: Option<u64>,
-    seed: u64,
-    shared: u32,
     params: Bytes,
     param_bytes: u32,
-    blocks: u64,
-    started: u64,
-    /// The slots of resident blocks that the first step fills. A launch that only repeats one before
-    /// makes no step.
-    slots_to_fill: u32,
-    resident: Vec<Box<Block>>,
-    /// The memory of blocks that have ended: their buffers, and their places.
-    buffers: Vec<Buffers>,
-    places: Vec<Box<Block>>,
+    slots: Slots,
+    /// The warp that stands for those of blocks that run at once.
+    sample: Warp,
     kept: Kept,
     /// Room for products of matrices, once there is one.
     room: Option<Box<Room>>,
@@ -56,14 +46,49 @@ pub struct Run {
     compiled: Arc<Compiled>,
     /// The windows of the accesses of compiled pieces.
     sites: Vec<Site>,
-    /// The next block and warp, and whether a warp of this round has run.
-    cursor: (usize, usize),
-    progress: bool,
-    /// The rounds of barriers that the block had completed when its first warp began its turn.
-    rounds: u64,
+    cursor: Cursor,
     /// The first illegal address, and the count of instructions at which the kernel ends at latest.
     fault: Option<(Box<Report>, u64)>,
     end: Option<Box<Report>>,
+}
+
+/// The place at which a run goes on.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cursor {
+    /// The next block among the resident ones, and its next warp.
+    block: usize,
+    warp: usize,
+    /// Whether a warp has run since the first block had its turn.
+    progress: bool,
+    /// The rounds of barriers that the block had completed when its first warp began its turn.
+    rounds: u64,
+}
+
+impl Cursor {
+    /// The next block is this one, from its first warp on.
+    fn go_to(&mut self, block: usize) {
+        (self.block, self.warp) = (block, 0);
+    }
+}
+
+/// The bounds of turns.
+struct Turns {
+    /// The most instructions of a turn.
+    quantum: u32,
+    /// Turns stop when warps have executed so many instructions in all.
+    target: u64,
+    /// Whether the memory looks at who accesses it.
+    watches: bool,
+    /// Whether the grid has no limit of instructions, and no warp was halted.
+    is_plain: bool,
+}
+
+/// A turn after which the kernel ends, or a warp of it.
+struct Stopped {
+    /// The instruction that stopped, and the reason.
+    trap: (u32, Box<Trap>),
+    /// How many accesses waited before the turn.
+    waiting: usize,
 }
 
 /// The sizes of a launch: its block, and the parameters that are too short for an address.
@@ -80,9 +105,9 @@ impl std::fmt::Debug for Run {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("Run")
             .field("kernel", &self.kernel.info.name)
-            .field("blocks", &self.blocks)
-            .field("started", &self.started)
-            .field("resident", &self.resident.len())
+            .field("blocks", &self.slots.blocks())
+            .field("started", &self.slots.started())
+            .field("resident", &self.slots.resident())
             .field("stats", &self.stats)
             .finish_non_exhaustive()
     }
@@ -95,7 +120,7 @@ impl Run {
         kernel: &Kernel,
         rules: Rules,
         (params, shared): (&[u8], u32),
-        (blocks, slots): (u64, u32),
+        blocks: (u64, u32),
         config: &Config,
     ) -> Self {
         let mut bytes = Bytes::default();
@@ -106,16 +131,10 @@ impl Run {
             rules,
             quantum: config.quantum.max(1),
             limit: config.instruction_limit,
-            seed: config.seed,
-            shared,
             params: bytes,
             param_bytes: params.len() as u32,
-            blocks,
-            started: 0,
-            slots_to_fill: slots,
-            resident: Vec::new(),
-            buffers: Vec::new(),
-            places: Vec::new(),
+            slots: Slots::new(blocks, shared, config.seed),
+            sample: Warp::default(),
             kept: Kept::default(),
             room: None,
             outstanding: Vec::new(),
@@ -124,9 +143,7 @@ impl Run {
             compile_after: config.compile_after,
             compiled,
             sites: Vec::new(),
-            cursor: (0, 0),
-            progress: false,
-            rounds: 0,
+            cursor: Cursor::default(),
             fault: None,
             end: None,
         }
@@ -140,21 +157,22 @@ impl Run {
         if let Some(report) = &self.end {
             return Step::Trap(report.clone());
         }
-        self.fill_slots();
+        self.slots.fill(&self.rules.shape);
         // Warps that waited try again first. Without them, the next one has its turn as if without a pause.
         if !self.outstanding.is_empty() {
-            (self.cursor, self.progress) = ((0, 0), false);
+            self.cursor.go_to(0);
+            self.cursor.progress = false;
         }
         self.forget_memory();
         self.wake();
         let target = self.stats.warp_instructions.saturating_add(budget);
         loop {
-            if self.resident.is_empty() {
+            if self.slots.resident() == 0 {
                 return Step::Done(self.stats);
             }
-            if self.cursor.0 >= self.resident.len() {
-                let progress = std::mem::replace(&mut self.progress, false);
-                self.cursor = (0, 0);
+            if self.cursor.block >= self.slots.resident() {
+                let progress = std::mem::replace(&mut self.cursor.progress, false);
+                self.cursor.go_to(0);
                 if !progress && !self.outstanding.is_empty() {
                     return Step::Waiting;
                 }
@@ -168,7 +186,7 @@ impl Run {
                 return self.ended(report);
             }
             if self.stats.warp_instructions >= target {
-                return if self.resident.is_empty() {
+                return if self.slots.resident() == 0 {
                     Step::Done(self.stats)
                 } else {
                     Step::Paused
@@ -186,7 +204,7 @@ impl Run {
     /// How many blocks of the grid have become resident so far.
     #[must_use]
     pub fn started(&self) -> u64 {
-        self.started
+        self.slots.started()
     }
 
     /// The figures so far.
@@ -218,10 +236,14 @@ impl Run {
         self.limit.is_some()
     }
 
-    /// The resident blocks that have begun; `None` if one has not.
-    pub(super) fn begun(&self) -> Option<impl ExactSizeIterator<Item = &Block>> {
-        let blocks = self.resident.iter().map(Box::as_ref);
-        blocks.clone().all(Block::has_begun).then_some(blocks)
+    /// A resident block that has begun.
+    pub(super) fn block(&self, index: usize) -> Option<&Block> {
+        self.slots.get(index)
+    }
+
+    /// The resident blocks, all of which have begun; `None` if one has not.
+    pub(super) fn begun(&self) -> Option<Vec<&Block>> {
+        self.slots.each().collect()
     }
 
     /// One warp executes one instruction. Returns whether the grid goes on.
@@ -231,100 +253,42 @@ impl Run {
         memory: &mut dyn Memory,
         host: &mut dyn Host,
     ) -> bool {
-        let before = (self.quantum, self.cursor, self.rounds);
-        let blocks = (self.started, self.resident.len());
-        (self.quantum, self.cursor) = (1, at);
+        let before = (self.quantum, self.cursor);
+        let blocks = |run: &Self| (run.slots.started(), run.slots.resident());
+        let blocks_before = blocks(self);
+        (self.quantum, self.cursor.block, self.cursor.warp) = (1, at.0, at.1);
         let report = self.turns(memory, host, 0);
-        (self.quantum, self.cursor, self.rounds) = before;
-        if (self.started, self.resident.len()) != blocks {
-            self.cursor = (0, 0);
+        let progress = self.cursor.progress;
+        (self.quantum, self.cursor) = before;
+        self.cursor.progress = progress;
+        if blocks(self) != blocks_before {
+            self.cursor.go_to(0);
         }
         report.map(|report| self.ended(report)).is_none()
     }
 
     /// Fragments that wait for memory try again.
     fn wake(&mut self) {
-        for fragment in
-            self.resident.iter_mut().flat_map(|b| &mut b.warps).flat_map(|w| &mut w.fragments)
-        {
+        let warps = self.slots.begun_mut().flat_map(|block| &mut block.warps);
+        for fragment in warps.flat_map(|warp| &mut warp.fragments) {
             if fragment.state == State::Memory {
                 fragment.state = State::Ready;
             }
         }
     }
 
-    /// The first blocks of the grid become resident.
-    fn fill_slots(&mut self) {
-        // Hardware gives each multiprocessor one block, and then each a second one.
-        let each = self.rules.shape.cluster_size();
-        for first in 0..std::mem::take(&mut self.slots_to_fill) / each {
-            self.make_resident(first * each);
-        }
-    }
-
-    /// The next block of the grid, or all blocks of the next cluster, become resident from a slot on.
-    fn make_resident(&mut self, slot: u32) {
-        if self.started == self.blocks {
-            return;
-        }
-        let shape = &self.rules.shape;
-        let each = shape.cluster_size();
-        if each == 1 {
-            let linear = scattered(self.started, self.blocks, self.seed);
-            let mut block = self.places.pop().unwrap_or_default();
-            block.place(linear, slot, shape.sms);
-            self.resident.push(block);
-        } else {
-            let (next, all) = (self.started / u64::from(each), self.blocks / u64::from(each));
-            let index = scattered(next, all, self.seed);
-            let cluster = Arc::new(Cluster::new(slot, each, each * shape.threads));
-            self.resident.extend((0..each).map(|rank| {
-                let mut block = self.places.pop().unwrap_or_default();
-                let linear = shape.linear(index, rank);
-                block.place_in(&cluster, rank, linear, (slot + rank, shape.sms));
-                block
-            }));
-        }
-        self.started += u64::from(each);
-    }
-
-    /// A block begins, with all others of its cluster: they may access its memory from now on.
-    fn begin_cluster(&mut self, index: usize) {
-        let Some(cluster) = self.resident[index].common.cluster.clone() else {
-            return self.begin_block(index);
-        };
-        for index in 0..self.resident.len() {
-            let other = self.resident[index].common.cluster.as_ref();
-            if other.is_some_and(|other| Arc::ptr_eq(other, &cluster)) {
-                self.begin_block(index);
-            }
-        }
-    }
-
-    /// A block gets its registers and its shared memory.
-    fn begin_block(&mut self, index: usize) {
-        let buffers = self.buffers.pop().unwrap_or_default();
-        let (program, shape) = (&self.kernel.program, &self.rules.shape);
-        self.resident[index].begin(program, shape, self.shared, buffers);
-    }
-
-    /// Turns of the next warps of one block, until the block is through or `target` instructions of warps
-    /// are executed. Gives the report if the kernel ends by it.
+    /// Turns of the next warps of a block, and of the blocks that take its place, until one of them is through
+    /// or `target` instructions of warps are executed. Gives the report if the kernel ends by it.
     fn turns(
         &mut self,
         memory: &mut dyn Memory,
         host: &mut dyn Host,
         target: u64,
     ) -> Option<Box<Report>> {
-        let index = self.cursor.0;
-        if !self.resident[index].has_begun() {
-            // Only now, so that a block that is through leaves its buffers to the next.
-            self.begin_cluster(index);
-        }
-        if let Some((trap, waiting)) = self.turns_of_block(memory, host, target) {
-            let (pc, trap) = trap;
+        let stopped = self.turns_of_blocks(memory, host, target);
+        let Cursor { block: index, warp, .. } = self.cursor;
+        if let Some(Stopped { trap: (pc, trap), waiting }) = stopped {
             let Trap { lane, address, cause } = *trap;
-            let warp = self.cursor.1;
             let halts_warp = matches!(cause, Cause::IllegalAddress { .. });
             let report = Box::new(self.report(index, warp, pc, lane, address, cause));
             if !halts_warp {
@@ -338,39 +302,25 @@ impl Run {
         {
             return Some(report.clone());
         }
+        let block = self.slots.get(index)?;
         if self.limit.is_some_and(|limit| self.stats.warp_instructions >= limit) {
-            let warp = self.cursor.1;
-            let pc = self.resident[index].warps[warp].fragments.first().map_or(0, |f| f.pc);
+            let pc = block.warps[warp].fragments.first().map_or(0, |f| f.pc);
             let report = self.report(index, warp, pc, 0, None, Cause::InstructionLimit);
             return Some(Box::new(report));
         }
-        if self.resident[index].common.live == 0 {
-            let mut ended = self.resident.swap_remove(index);
-            let free = ended.common.free_slot();
-            self.buffers.push(ended.take_buffers());
-            self.places.push(ended);
-            if let Some(slot) = free {
-                self.make_resident(slot);
-            }
-            self.cursor.1 = 0;
-            self.progress = true;
+        if block.common.live == 0 {
+            self.slots.end(index, &self.rules.shape);
+            self.cursor.go_to(index);
+            self.cursor.progress = true;
+        } else if warp + 1 < block.warps.len() {
+            self.cursor.warp += 1;
+        } else if block.common.rounds != self.cursor.rounds {
+            // Warps may go on behind a barrier, and their registers are at hand now.
+            self.cursor.go_to(index);
         } else {
-            self.cursor = self.after(self.cursor);
+            self.cursor.go_to(index + 1);
         }
         None
-    }
-
-    /// The place of the warp that is next.
-    fn after(&self, (index, warp): (usize, usize)) -> (usize, usize) {
-        let block = &self.resident[index];
-        if warp + 1 < block.warps.len() {
-            (index, warp + 1)
-        } else if block.common.rounds != self.rounds {
-            // Warps may go on behind a barrier, and their registers are at hand now.
-            (index, 0)
-        } else {
-            (index + 1, 0)
-        }
     }
 
     /// The most instructions of the next turn.
@@ -379,19 +329,20 @@ impl Run {
         left.map_or(self.quantum, |left| u64::from(self.quantum).min(left).max(1) as u32)
     }
 
-    /// Turns of the warps of a block, up to one after which more is to be done than to take the next
-    /// warp. Gives the trap of that one, and how many accesses waited before its turn.
-    fn turns_of_block(
+    /// Turns of the warps of a block, and of those that take its place, up to one after which more is to be
+    /// done than to take the next warp or the next block.
+    fn turns_of_blocks(
         &mut self,
         memory: &mut dyn Memory,
         host: &mut dyn Host,
         target: u64,
-    ) -> Option<((u32, Box<Trap>), usize)> {
-        let (quantum, (index, mut warp)) = (self.turn_length(), self.cursor);
+    ) -> Option<Stopped> {
+        let watches = memory.watches_turns();
         let is_plain = self.limit.is_none() && self.fault.is_none();
-        let Block { common, warps } = &mut *self.resident[index];
+        let turns = Turns { quantum: self.turn_length(), target, watches, is_plain };
+        let (program, shape) = (&self.kernel.program, &self.rules.shape);
         let mut engine = Engine {
-            program: &self.kernel.program,
+            program,
             rules: &self.rules,
             reach: Reach {
                 memory,
@@ -411,43 +362,30 @@ impl Run {
                 sites: &mut self.sites,
             }),
         };
-        let mut entrance = engine.entrance(common);
-        let (slot, block) = (common.slot, common.linear);
-        let watches = engine.reach.memory.watches_turns();
+        let mut entrance = engine.entrance();
+        let index = self.cursor.block;
         loop {
-            if warp == 0 {
-                self.rounds = common.rounds;
+            let waiting = engine.reach.outstanding.len();
+            // Only now, so that a block that is through leaves its memory to the next.
+            let (block, is_new) = self.slots.begin(index, program, shape)?;
+            let cursor = &mut self.cursor;
+            engine.enter_block(&mut entrance, &mut block.common);
+            if is_new {
+                cursor.warp = engine.begin_warps(&mut entrance, block, &mut self.sample, &turns);
+                cursor.rounds = block.common.rounds;
             }
-            if !watches {
-                let most = target.saturating_sub(engine.reach.stats.warp_instructions);
-                warp += engine.lap(&mut entrance, common, &mut warps[warp..], most);
+            let stopped = match block.common.live {
+                0 => None,
+                _ => engine.turns_of_block(&mut entrance, block, cursor, (&turns, waiting)),
+            };
+            let has_ended = block.common.live == 0;
+            let may_go_on = is_plain && engine.reach.stats.warp_instructions < target;
+            if stopped.is_some() || !has_ended || !may_go_on || !self.slots.has_next(index) {
+                return stopped;
             }
-            if warp < warps.len() {
-                let waiting = engine.reach.outstanding.len();
-                if watches {
-                    engine.reach.memory.turn(Turn { slot, block, warp: warp as u32 });
-                }
-                engine.reach.renew();
-                let turn = engine.turn(&mut entrance, common, &mut warps[warp], quantum);
-                engine.reach.stats.warp_instructions += turn.executed;
-                self.progress |= turn.executed > 0;
-                self.cursor.1 = warp;
-                if let Some(trap) = turn.trap {
-                    return Some((trap, waiting));
-                }
-                let executed = engine.reach.stats.warp_instructions;
-                if !is_plain || common.live == 0 || executed >= target {
-                    return None;
-                }
-                warp += 1;
-            }
-            if warp == warps.len() {
-                self.cursor.1 = warp - 1;
-                if common.rounds == self.rounds {
-                    return None;
-                }
-                warp = 0;
-            }
+            self.slots.end(index, shape);
+            self.cursor.go_to(index);
+            self.cursor.progress = true;
         }
     }
 
@@ -455,23 +393,26 @@ impl Run {
     /// can go on: so it is on an H200, where 16,376 of 16,384 blocks ended beside one that read
     /// nothing's memory, all but those of its multiprocessor.
     fn halt(&mut self, block: usize, warp: usize, report: Box<Report>) {
-        self.resident[block].warps[warp].fragments.clear();
+        if let Some(block) = self.slots.get_mut(block) {
+            block.warps[warp].fragments.clear();
+        }
         let last = self.stats.warp_instructions.saturating_add(AFTER_FAULT);
         self.fault.get_or_insert((report, last));
     }
 
     fn ended(&mut self, report: Box<Report>) -> Step {
         self.end = Some(report.clone());
-        self.resident.clear();
+        self.slots.clear();
         Step::Trap(report)
     }
 
     fn deadlock(&self) -> Box<Report> {
-        let block = &self.resident[0];
-        let warp = block.warps.iter().position(|warp| warp.live != 0).unwrap_or(0);
-        let pc =
-            block.warps[warp].fragments.first().map_or(0, |fragment| fragment.pc.saturating_sub(1));
-        let lane = block.warps[warp].live.trailing_zeros() as usize % 32;
+        let warps = self.slots.get(0).map_or(&[][..], |block| &block.warps);
+        let warp = warps.iter().position(|warp| warp.live != 0).unwrap_or(0);
+        let (pc, lane) = warps.get(warp).map_or((0, 0), |warp| {
+            let pc = warp.fragments.first().map_or(0, |fragment| fragment.pc.saturating_sub(1));
+            (pc, warp.live.trailing_zeros() as usize % WIDTH)
+        });
         Box::new(self.report(0, warp, pc, lane, None, Cause::Deadlock))
     }
 
@@ -487,33 +428,94 @@ impl Run {
         let origin = self.kernel.program.origins.get(pc as usize).copied().unwrap_or_default();
         let file =
             self.kernel.files.iter().find(|(index, _)| *index == origin.file && origin.file != 0);
-        let block = &self.resident[block];
+        let block = self.slots.get(block).map_or([0; 3], |block| block.common.coordinates);
         Report {
             cause,
             kernel: self.kernel.info.name.clone(),
             line: origin.line,
             source: file.map(|(_, name)| (name.clone(), origin.source)),
-            block: block.common.coordinates,
+            block,
             thread: Common::thread(&self.rules.shape, warp as u32, lane as u32),
             address,
         }
     }
 }
 
-/// The `index`th block to start: ascending without a seed, else in an order that the seed gives.
-fn scattered(index: u64, blocks: u64, seed: u64) -> u64 {
-    if seed == 0 {
-        return index;
+impl<'a> Engine<'a> {
+    /// How many instructions warps may still execute.
+    fn left(&self, turns: &Turns) -> u64 {
+        turns.target.saturating_sub(self.reach.stats.warp_instructions)
     }
-    // A step without a common divisor visits each block once.
-    let mut step = (seed % blocks) | 1;
-    while greatest_common_divisor(step, blocks) != 1 {
-        step += 2;
-    }
-    let start = (seed >> 32) % blocks;
-    ((u128::from(index) * u128::from(step) + u128::from(start)) % u128::from(blocks)) as u64
-}
 
-fn greatest_common_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+    /// The warps of a block begin, but for the first ones that can run at once, to their ends. Gives how many
+    /// have ended.
+    fn begin_warps(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        block: &mut Block,
+        sample: &mut Warp,
+        turns: &Turns,
+    ) -> usize {
+        let mut ended = 0;
+        if turns.is_plain && !turns.watches {
+            let most = self.left(turns);
+            ended = self.at_once(entrance, &mut block.common, sample, most);
+        }
+        if block.common.live > 0 {
+            block.begin_warps(self.program, &self.rules.shape, ended);
+            if entrance.has_entered() {
+                std::mem::swap(sample, &mut block.warps[ended]);
+            }
+        }
+        ended
+    }
+
+    /// Turns of the warps of a block, up to one after which more is to be done than to take the next warp.
+    /// `waiting` is how many accesses wait before the first one.
+    fn turns_of_block(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        block: &mut Block,
+        cursor: &mut Cursor,
+        (turns, mut waiting): (&Turns, usize),
+    ) -> Option<Stopped> {
+        let Block { common, warps } = block;
+        let (slot, linear) = (common.slot, common.linear);
+        let mut warp = cursor.warp;
+        loop {
+            if warp == 0 {
+                cursor.rounds = common.rounds;
+            }
+            if !turns.watches {
+                let most = self.left(turns);
+                warp += self.lap(entrance, common, &mut warps[warp..], most);
+            }
+            if warp < warps.len() {
+                if turns.watches {
+                    self.reach.memory.turn(Turn { slot, block: linear, warp: warp as u32 });
+                }
+                self.reach.renew();
+                let turn = self.turn(entrance, common, &mut warps[warp], turns.quantum);
+                self.reach.stats.warp_instructions += turn.executed;
+                cursor.progress |= turn.executed > 0;
+                cursor.warp = warp;
+                if let Some(trap) = turn.trap {
+                    return Some(Stopped { trap, waiting });
+                }
+                let executed = self.reach.stats.warp_instructions;
+                if !turns.is_plain || common.live == 0 || executed >= turns.target {
+                    return None;
+                }
+                warp += 1;
+                waiting = self.reach.outstanding.len();
+            }
+            if warp == warps.len() {
+                cursor.warp = warp - 1;
+                if common.rounds == cursor.rounds {
+                    return None;
+                }
+                warp = 0;
+            }
+        }
+    }
 }

@@ -11,9 +11,13 @@ use super::warp::{Fragment, Warp};
 impl<'a> Engine<'a> {
     /// There is nothing to enter.
     #[inline(always)]
-    pub(super) fn entrance(&mut self, _: &mut Common) -> Entrance<'a> {
+    pub(super) fn entrance(&mut self) -> Entrance<'a> {
         Entrance(PhantomData)
     }
+
+    /// There is nothing to enter.
+    #[inline(always)]
+    pub(super) fn enter_block(&self, _: &mut Entrance<'a>, _: &mut Common) {}
 
     /// No piece ever begins.
     #[inline(always)]
@@ -59,6 +63,18 @@ impl<'a> Engine<'a> {
         _: &mut Entrance<'a>,
         _: &mut Common,
         _: &mut [Warp],
+        _: u64,
+    ) -> usize {
+        0
+    }
+
+    /// No warp does as another by pieces.
+    #[inline(always)]
+    pub(super) fn at_once(
+        &mut self,
+        _: &mut Entrance<'a>,
+        _: &mut Common,
+        _: &mut Warp,
         _: u64,
     ) -> usize {
         0

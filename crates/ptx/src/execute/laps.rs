@@ -2,10 +2,16 @@
 //!
 //! Between two barriers most warps run the same piece, and leave it the same way. A lap runs that piece for
 //! one warp after the other, and adds up once what all of them did.
+//!
+//! Many kernels are one such piece from their start to their end. Then one warp, the *sample*, stands for all
+//! warps of a block in turn: its registers hold values of the warp before, which the kernel never reads. So
+//! no warp of the block begins or ends.
 
 use super::block::Common;
 use super::engine::Engine;
 use super::entrance::{Entrance, Same};
+use super::pieces::Pieces;
+use super::visit::Visit;
 use super::warp::{State as Waits, Warp};
 use crate::code::WIDTH;
 use crate::jit::Behind;
@@ -22,7 +28,7 @@ impl<'a> Engine<'a> {
         warps: &mut [Warp],
         most: u64,
     ) -> usize {
-        let Some(same) = entrance.same else { return 0 };
+        let Some(same) = entrance.same.filter(|_| entrance.entered.is_none()) else { return 0 };
         let room = match same.left.behind() {
             Behind::Barrier(index) => common.room(index),
             _ => common.room_to_end(),
@@ -50,10 +56,7 @@ impl<'a> Engine<'a> {
                     fragment.pc = same.left.position() + 1;
                     (fragment.state, fragment.alone) = (common.wait(index), false);
                 }
-                _ => {
-                    warp.live = 0;
-                    warp.end_fragments();
-                }
+                _ => warp.end(),
             }
             done += 1;
         }
@@ -61,6 +64,57 @@ impl<'a> Engine<'a> {
             self.add_up(entrance, common, &same, done);
         }
         done as usize
+    }
+
+    /// Turns of the warps of a block that has none yet, as far as each does as the one before: it runs one
+    /// piece from the start of the kernel to its end. Gives how many there are; all of their threads have
+    /// ended. The kernel executes fewer than `most` instructions in them.
+    ///
+    /// Where a warp does not, the entrance holds how it left the piece, and the sample is that warp.
+    pub(super) fn at_once(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        common: &mut Common,
+        sample: &mut Warp,
+        most: u64,
+    ) -> usize {
+        let Some(same) = entrance.same.filter(|same| self.is_whole_kernel(same)) else { return 0 };
+        let warps = self.rules.shape.threads / WIDTH as u32;
+        let room = u64::from(warps).min(most.saturating_sub(1) / u64::from(same.spent)) as u32;
+        if sample.fragments.is_empty() {
+            sample.begin(self.program, 0, WIDTH as u32);
+        }
+        let state = &mut entrance.state;
+        self.approach(state, sample);
+        self.lay_out(state, sample, same.found.piece);
+        let mut visit = Visit { engine: self, common, warp: sample, part: None, blocked: None };
+        let mut done = 0;
+        while done < room {
+            visit.warp.index = done;
+            state.thread = &raw const visit.engine.rules.shape.axes[done as usize];
+            let left = visit.run(state, same.found.piece, same.quantum);
+            if (left, state.left, state.begin) != (same.left, same.rest, same.begin) {
+                entrance.entered = (!left.is_unfit()).then(|| visit.end(state, same.found, left));
+                break;
+            }
+            done += 1;
+        }
+        if done > 0 {
+            self.add_up(entrance, common, &same, done);
+        }
+        done as usize
+    }
+
+    /// Whether a turn is all that a warp of the kernel does, and needs nothing of what a warp has when it
+    /// begins.
+    fn is_whole_kernel(&self, same: &Same<'_>) -> bool {
+        let kernel = &self.program.functions[0];
+        let is_whole = same.found.pc == kernel.start && same.left.behind() == Behind::End;
+        let needs_nothing = |pieces: &Pieces<'_>| pieces.compiled.reads_nothing_old();
+        is_whole
+            && !same.is_short
+            && kernel.frame == 0
+            && self.pieces.as_ref().is_some_and(needs_nothing)
     }
 
     /// Adds what warps did to the figures.

@@ -48,6 +48,7 @@ mod remote;
 mod report;
 mod rows;
 mod service;
+mod slots;
 mod spin;
 mod start;
 mod transfer;

@@ -13,4 +13,10 @@ impl Entrance<'_> {
     pub(super) fn begin_turn(&mut self, is_short: bool, quantum: u32) -> u32 {
         if is_short { quantum.min(FIRST_TURN) } else { quantum }
     }
+
+    /// No warp has entered a piece.
+    #[inline(always)]
+    pub(super) fn has_entered(&self) -> bool {
+        false
+    }
 }

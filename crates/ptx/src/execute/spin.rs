@@ -40,7 +40,7 @@ impl Run {
         if self.has_limit() {
             return false;
         }
-        let Some(running) = self.begun().and_then(running) else { return false };
+        let Some(running) = self.begun().and_then(|blocks| running(&blocks)) else { return false };
         !running.is_empty() && running.into_iter().all(|at| self.comes_back(at, memory, host))
     }
 
@@ -52,7 +52,7 @@ impl Run {
         host: &mut dyn Host,
     ) -> bool {
         let state = |run: &Self| {
-            let warp = run.begun()?.nth(at.0)?.warps.get(at.1)?;
+            let warp = run.block(at.0)?.warps.get(at.1)?;
             Some(Snapshot::of(warp))
         };
         let before = state(self);
@@ -71,9 +71,9 @@ impl Run {
 
 /// The warps that can run, by their block. `None` if some have a barrier behind them and did not go on
 /// yet: they do so together.
-fn running<'b>(blocks: impl Iterator<Item = &'b Block>) -> Option<Vec<(usize, usize)>> {
+fn running(blocks: &[&Block]) -> Option<Vec<(usize, usize)>> {
     let mut running = Vec::new();
-    for (at, block) in blocks.enumerate() {
+    for (at, block) in blocks.iter().enumerate() {
         for (index, warp) in block.warps.iter().enumerate() {
             if warp.fragments.iter().any(|f| block.common.is_over(f.state)) {
                 return None;

@@ -5,11 +5,12 @@ use super::access::{Blocked, Reach};
 use super::block::Common;
 use super::collective::shuffled;
 use super::engine::Engine;
+use super::entrance::{Entered, Found};
 use super::memory::Kind;
 use super::registers::fill_kernel_lines;
 use super::warp::{Fragment, Warp};
 use crate::code::{WIDTH, signs};
-use crate::jit::{Calls, Exchange, Site, State};
+use crate::jit::{Calls, Exchange, Left, Piece, Site, State};
 
 /// The functions that pieces call.
 pub(super) const CALLS: Calls = Calls { instruction, exchange, span };
@@ -25,9 +26,33 @@ pub(super) struct Visit<'v, 'e> {
     pub(super) blocked: Option<Blocked>,
 }
 
-impl Visit<'_, '_> {
+impl<'e> Visit<'_, 'e> {
+    /// Runs a piece for up to `most` instructions. The state is laid out for it, and for the warp.
+    #[inline(always)]
+    pub(super) fn run(&mut self, state: &mut State, piece: &Piece, most: u32) -> Left {
+        (state.left, state.no_line) = (most.into(), 0);
+        state.visit = (&raw mut *self).cast();
+        // SAFETY: the state has the pointers of the warp and of its block, which nothing else uses until
+        // the piece is left; its calls get the visit from the state.
+        unsafe { piece.enter(state) }
+    }
+
+    /// A piece that fitted was left.
+    #[inline(always)]
+    pub(super) fn end(mut self, state: &mut State, found: Found<'e>, left: Left) -> Entered<'e> {
+        if std::mem::take(&mut state.has_met) != 0 {
+            self.has_met();
+        }
+        if let Some(instruction) = state.no_line.checked_sub(1)
+            && let Some(pieces) = &self.engine.pieces
+        {
+            pieces.compiled.note_no_line(found.position, found.piece, instruction as u32);
+        }
+        Entered { found, left, blocked: self.blocked }
+    }
+
     /// Lanes that came apart are together again. They begin anew to count how long they loop.
-    pub(super) fn has_met(&mut self) {
+    fn has_met(&mut self) {
         let fragment = match &mut self.part {
             Some(part) => Some(&mut **part),
             None => self.warp.fragments.first_mut().map(Box::as_mut),

@@ -229,6 +229,13 @@ impl Warp {
         self.fragments.push(place);
     }
 
+    /// All of its threads have ended.
+    #[inline(always)]
+    pub(super) fn end(&mut self) {
+        self.live = 0;
+        self.end_fragments();
+    }
+
     /// All fragments have ended: others may use their places.
     #[inline(always)]
     pub(super) fn end_fragments(&mut self) {

@@ -166,6 +166,12 @@ impl Compiled {
         }
     }
 
+    /// Whether the kernel writes each register before it reads it. Only known once there are pieces.
+    #[inline(always)]
+    pub(crate) fn reads_nothing_old(&self) -> bool {
+        self.live.get().is_some_and(Live::is_empty_at_start)
+    }
+
     /// How many sites the program's pieces have.
     pub(crate) fn sites(&self) -> usize {
         self.sites.load(Ordering::Acquire) as usize

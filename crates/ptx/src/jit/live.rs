@@ -17,6 +17,8 @@ pub(crate) struct Live {
     each: usize,
     /// Empty if all registers count as live.
     sets: Vec<u64>,
+    /// Whether no register is live at the start of the kernel.
+    is_empty_at_start: bool,
 }
 
 impl Live {
@@ -26,7 +28,8 @@ impl Live {
         let doubles = kernel.files.words as usize;
         let predicates = doubles + kernel.files.doubles as usize;
         let each = (predicates + kernel.files.predicates as usize).div_ceil(64);
-        let mut live = Self { doubles, predicates, each, sets: Vec::new() };
+        let sets = Vec::new();
+        let mut live = Self { doubles, predicates, each, sets, is_empty_at_start: false };
         if (end + 1).saturating_mul(each).saturating_mul(64) > MOST_BITS {
             return live;
         }
@@ -36,14 +39,24 @@ impl Live {
         if !settles {
             live.sets.clear();
         }
+        let at_start = live.set(kernel.start);
+        live.is_empty_at_start = at_start.is_some_and(|set| set.iter().all(|bits| *bits == 0));
         live
+    }
+
+    /// Whether the kernel writes each register before it reads it.
+    #[inline(always)]
+    pub(super) fn is_empty_at_start(&self) -> bool {
+        self.is_empty_at_start
+    }
+
+    fn set(&self, position: u32) -> Option<&[u64]> {
+        self.sets.chunks_exact(self.each.max(1)).nth(position as usize)
     }
 
     /// Whether the value that a register has before an instruction may be read.
     pub(super) fn holds(&self, position: u32, register: Register) -> bool {
-        let Some(set) = self.sets.chunks_exact(self.each.max(1)).nth(position as usize) else {
-            return true;
-        };
+        let Some(set) = self.set(position) else { return true };
         self.bit(register).is_none_or(|bit| set[bit / 64] >> (bit % 64) & 1 != 0)
     }
 

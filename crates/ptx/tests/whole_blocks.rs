@@ -1,0 +1,176 @@
+//! Blocks of which all warps do as the ones before do what they do warp by warp.
+//!
+//! Compiled code runs such a block in one go, with one warp that stands for all of them; the interpreter runs
+//! one warp after the other.
+
+#![cfg(feature = "jit")]
+
+mod machine;
+mod pieces;
+
+use machine::kernel;
+use pieces::{Launched, same_in_steps};
+
+/// Compares launches of many blocks of some threads with turns and steps of several lengths.
+#[track_caller]
+fn same_in_blocks(text: &str, (grid, block): (u32, [u32; 2]), waits: bool) {
+    let long = 1 << 20;
+    // Each step of fewer instructions than there are warps that wait would be spent on these.
+    let steps = if waits { vec![long] } else { vec![long, 700, 100, 33] };
+    for (quantum, step) in steps.into_iter().flat_map(|step| [(512, step), (25, step)]) {
+        same_in_steps(Launched { text, name: "k", grid, block, waits, quantum }, step);
+    }
+}
+
+/// The same for blocks of several shapes, with all pages there and with none.
+#[track_caller]
+fn same_in_all_blocks(text: &str) {
+    for (grid, block) in [(40, [128, 1]), (40, [32, 1]), (30, [8, 20]), (20, [80, 1])] {
+        for waits in [false, true] {
+            same_in_blocks(text, (grid, block), waits);
+        }
+    }
+}
+
+const PRODUCT: &str = "ld.global.f32 %a, [%mine]; fma.rn.f32 %a, %a, %a, %a;
+     st.global.f32 [%mine], %a;";
+
+#[test]
+fn blocks_without_branches_are_the_same() {
+    same_in_all_blocks(&kernel(&format!(".reg .f32 %a; {PRODUCT} ret;")));
+}
+
+#[test]
+fn more_blocks_than_a_machine_holds_are_the_same() {
+    let text = kernel(&format!(".reg .f32 %a; {PRODUCT} ret;"));
+    same_in_steps(
+        Launched { text: &text, name: "k", grid: 6000, block: [32, 1], waits: false, quantum: 512 },
+        1 << 20,
+    );
+}
+
+#[test]
+fn blocks_beyond_a_bound_are_the_same() {
+    for bound in [0, 1000, 1024, 1900] {
+        same_in_all_blocks(&kernel(&format!(
+            ".reg .f32 %a; .reg .pred %p;
+             setp.ge.u32 %p, %t, {bound}; @%p bra out;
+             {PRODUCT}
+             out: ret;"
+        )));
+    }
+}
+
+#[test]
+fn blocks_of_which_some_warps_loop_longer_are_the_same() {
+    same_in_all_blocks(&kernel(
+        ".reg .b32 %v, %i; .reg .pred %p;
+         shr.u32 %i, %t, 5; and.b32 %i, %i, 7; mul.lo.u32 %i, %i, %i; mov.u32 %v, %t;
+         again:
+         mad.lo.u32 %v, %v, 5, %i;
+         setp.eq.u32 %p, %i, 0; sub.u32 %i, %i, 1;
+         @!%p bra again;
+         st.global.b32 [%mine], %v; ret;",
+    ));
+}
+
+#[test]
+fn a_register_that_was_never_written_is_zero_in_each_warp() {
+    same_in_all_blocks(&kernel(
+        ".reg .b32 %v, %x, %i; .reg .pred %p;
+         mov.u32 %i, 0;
+         again:
+         add.u32 %v, %v, %b; add.u32 %i, %i, 1;
+         setp.lt.u32 %p, %i, 3;
+         @%p bra again;
+         st.global.b32 [%mine], %v; ret;",
+    ));
+}
+
+#[test]
+fn local_memory_is_zero_in_each_warp() {
+    same_in_all_blocks(&kernel(
+        ".local .align 4 .b8 own[64]; .reg .b32 %v;
+         ld.local.b32 %v, [own + 4]; add.u32 %v, %v, %t; st.local.b32 [own + 4], %v;
+         st.global.b32 [%mine], %v; ret;",
+    ));
+}
+
+#[test]
+fn shared_memory_is_zero_in_each_block_and_kept_among_its_warps() {
+    let text = kernel(
+        ".shared .align 4 .b8 part[256]; .reg .b32 %v, %at;
+         and.b32 %at, %t, 31; shl.b32 %at, %at, 2;
+         ld.shared.b32 %v, [%at]; add.u32 %v, %v, 1; st.shared.b32 [%at], %v;
+         st.global.b32 [%mine], %v; ret;",
+    );
+    same_in_all_blocks(&text);
+    let expected: Vec<u32> = (0..40 * 128).map(|thread| thread % 128 / 32 + 1).collect();
+    assert_eq!(machine::words(&text, 40, 128, expected.len()), expected);
+}
+
+#[test]
+fn blocks_that_vary_with_their_warps_and_places_are_the_same() {
+    same_in_all_blocks(&kernel(
+        ".reg .b32 %v, %x;
+         mov.u32 %v, %warpid; mov.u32 %x, %smid; mad.lo.u32 %v, %v, 1000, %x;
+         mov.u32 %x, %ctaid.x; mad.lo.u32 %v, %v, 1000, %x; mov.u32 %x, %ctaid.y;
+         add.u32 %v, %v, %x; mov.u32 %x, %tid.y; mad.lo.u32 %v, %v, 100, %x;
+         st.global.b32 [%mine], %v; ret;",
+    ));
+}
+
+#[test]
+fn a_block_with_an_illegal_address_ends_the_kernel_the_same() {
+    for (block, behind) in [(0, 0x4000_0000), (17, 0x4000_0000), (39, 0x4000_0000), (17, 4096)] {
+        let text = kernel(&format!(
+            ".reg .b32 %v, %x; .reg .b64 %far; .reg .pred %p;
+             mov.u32 %x, %ctaid.x; setp.eq.u32 %p, %x, {block};
+             selp.u32 %x, {behind}, 0, %p; cvt.u64.u32 %far, %x; add.s64 %far, %far, %mine;
+             ld.global.b32 %v, [%far]; add.u32 %v, %v, 1; st.global.b32 [%mine], %v; ret;"
+        ));
+        for waits in [false, true] {
+            same_in_blocks(&text, (40, [128, 1]), waits);
+        }
+    }
+}
+
+/// A kernel of which all threads read the first page, and some threads of a block another one. `far` changes
+/// the address of these for some lanes, by their index `%t`.
+fn late(block: u32, first: u32, far: &str) -> String {
+    kernel(&format!(
+        ".reg .b32 %v, %x; .reg .b64 %far, %more; .reg .pred %p, %q;
+         ld.global.b32 %v, [%out];
+         mov.u32 %x, %tid.x; setp.ge.u32 %q, %x, {first}; setp.eq.and.u32 %p, %b, {block}, %q;
+         selp.u32 %x, 0x20000, 0, %p; cvt.u64.u32 %far, %x; add.s64 %far, %far, %out;
+         {far}
+         ld.global.b32 %x, [%far];
+         mov.u32 %w, %tid.x; mul.wide.u32 %more, %w, 4; add.s64 %more, %more, %out;
+         ld.global.b32 %v, [%more + 1024]; add.u32 %v, %v, %x; add.u32 %v, %v, 1;
+         st.global.b32 [%more + 1024], %v; ret;"
+    ))
+}
+
+/// More blocks than a machine holds: the last ones begin when pages are there that the first ones waited for.
+const MANY: [(u32, [u32; 2]); 2] = [(3, [128, 1]), (2300, [128, 1])];
+
+#[test]
+fn a_warp_that_waits_in_a_block_of_which_others_have_ended_goes_on_the_same() {
+    for (grid, block) in MANY {
+        for first in [0, 64, 96] {
+            same_in_blocks(&late(grid - 1, first, ""), (grid, block), true);
+        }
+    }
+}
+
+#[test]
+fn accesses_of_a_warp_that_is_halted_no_longer_wait() {
+    // The last lane of a warp reads no allocation, and the others wait for a page.
+    let far = "and.b32 %x, %t, 31; setp.eq.and.u32 %p, %x, 31, %p;
+         @%p add.s64 %far, %far, 0x40000000;";
+    for (grid, block) in MANY {
+        for first in [0, 64, 96] {
+            same_in_blocks(&late(grid - 1, first, far), (grid, block), true);
+        }
+    }
+}
