@@ -33,8 +33,9 @@ pub struct Run {
     params: Bytes,
     param_bytes: u32,
     slots: Slots,
-    /// The warp that stands for those of blocks that run at once.
-    sample: Warp,
+    /// The warp that stands for those of blocks that run at once. It is large, and most launches of small
+    /// grids need none.
+    sample: Option<Box<Warp>>,
     kept: Kept,
     /// Room for products of matrices, once there is one.
     room: Option<Box<Room>>,
@@ -134,7 +135,7 @@ impl Run {
             params: bytes,
             param_bytes: params.len() as u32,
             slots: Slots::new(blocks, shared, config.seed),
-            sample: Warp::default(),
+            sample: None,
             kept: Kept::default(),
             room: None,
             outstanding: Vec::new(),
@@ -453,7 +454,7 @@ impl<'a> Engine<'a> {
         &mut self,
         entrance: &mut Entrance<'a>,
         block: &mut Block,
-        sample: &mut Warp,
+        sample: &mut Option<Box<Warp>>,
         turns: &Turns,
     ) -> usize {
         let mut ended = 0;
@@ -463,8 +464,8 @@ impl<'a> Engine<'a> {
         }
         if block.common.live > 0 {
             block.begin_warps(self.program, &self.rules.shape, ended);
-            if entrance.has_entered() {
-                std::mem::swap(sample, &mut block.warps[ended]);
+            if let Some(sample) = sample.as_mut().filter(|_| entrance.has_entered()) {
+                std::mem::swap(&mut **sample, &mut block.warps[ended]);
             }
         }
         ended

@@ -74,7 +74,7 @@ impl<'a> Engine<'a> {
         &mut self,
         _: &mut Entrance<'a>,
         _: &mut Common,
-        _: &mut Warp,
+        _: &mut Option<Box<Warp>>,
         _: u64,
     ) -> usize {
         0

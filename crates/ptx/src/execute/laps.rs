@@ -75,15 +75,17 @@ impl<'a> Engine<'a> {
         &mut self,
         entrance: &mut Entrance<'a>,
         common: &mut Common,
-        sample: &mut Warp,
+        sample: &mut Option<Box<Warp>>,
         most: u64,
     ) -> usize {
         let Some(same) = entrance.same.filter(|same| self.is_whole_kernel(same)) else { return 0 };
         let warps = self.rules.shape.threads / WIDTH as u32;
         let room = u64::from(warps).min(most.saturating_sub(1) / u64::from(same.spent)) as u32;
-        if sample.fragments.is_empty() {
+        let sample = sample.get_or_insert_with(|| {
+            let mut sample = Box::<Warp>::default();
             sample.begin(self.program, 0, WIDTH as u32);
-        }
+            sample
+        });
         let state = &mut entrance.state;
         self.approach(state, sample);
         self.lay_out(state, sample, same.found.piece);
