@@ -101,6 +101,20 @@ fn memory_is_freed_by_functions_that_run_when_the_process_ends() {
 }
 
 #[test]
+fn stderr_says_once_that_the_driver_is_too_old_for_the_ptx_of_a_compiler() {
+    let folder = libraries();
+    let driver = folder.path().join("libcuda.so.1");
+    let program = compiled_from("newer_ptx.c", folder.path(), &[driver.as_os_str()]);
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", folder.path()).env("PAGEWISE_DRIVER", "memory=1GiB");
+    let output = command.output().expect("the program runs");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "222 222\n");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(errors.matches("Unsupported .version 99.9").count(), 1, "{errors}");
+    assert!(errors.contains("a newer driver than CUDA 13.0") && errors.contains("version="));
+}
+
+#[test]
 fn without_a_driver_calls_say_so() {
     let folder = tempfile::tempdir().expect("a folder");
     symlink(built("libpagewise_cudart_13.so"), folder.path().join("libcudart.so.13"))

@@ -131,7 +131,7 @@ pub(crate) unsafe fn read(
 ) -> Outcome<Result<Image, Refusal>> {
     let image = Image::read(bytes, machine(driver, device)?).and_then(Image::whole);
     // SAFETY: by this function's contract the buffers are as long as the options say.
-    unsafe { reported(image, options) }
+    unsafe { reported(driver, image, options) }
 }
 
 /// Reads an image that is loaded, as [`read`] does. One that nvcc linked of objects is linked again
@@ -152,7 +152,7 @@ pub(crate) unsafe fn read_linked(
         image = of_objects(objects, machine).unwrap_or(image);
     }
     // SAFETY: by this function's contract the buffers are as long as the options say.
-    unsafe { reported(image, options) }
+    unsafe { reported(driver, image, options) }
 }
 
 /// Reads an image that is linked with others, and reports errors to the logs.
@@ -167,16 +167,23 @@ pub(crate) unsafe fn read_part(
 ) -> Outcome<Result<Image, Refusal>> {
     let image = Image::read(bytes, machine(driver, device)?);
     // SAFETY: by this function's contract the buffers are as long as the options say.
-    unsafe { reported(image, options) }
+    unsafe { reported(driver, image, options) }
 }
 
+/// Reports the reason of a refusal to the log of errors. Programs that nvcc built have no log, so the most
+/// frequent reason goes to standard error, too.
+///
 /// # Safety
 /// As [`JitOptions::read`] says.
 unsafe fn reported(
+    driver: &Driver,
     image: Result<Image, Refusal>,
     options: &JitOptions,
 ) -> Outcome<Result<Image, Refusal>> {
     let log = image.as_ref().err().map_or("", |refusal| &refusal.log);
+    if image.as_ref().is_err_and(Refusal::is_newer_ptx) {
+        driver.note_newer_ptx(log);
+    }
     // SAFETY: by this function's contract the buffers are as long as the options say.
     unsafe { options.report(log) };
     Ok(image)

@@ -52,6 +52,11 @@ impl Refusal {
         Self { code, log: String::new() }
     }
 
+    /// Whether it is text of a newer PTX than the driver's.
+    pub(crate) fn is_newer_ptx(&self) -> bool {
+        self.code == ptx::UNSUPPORTED_PTX_VERSION
+    }
+
     /// An image without code for the machine.
     fn no_binary(machine: Machine) -> Self {
         let capability = machine.capability;
@@ -74,7 +79,8 @@ impl Refusal {
 impl From<ptx::Fault> for Refusal {
     fn from(fault: ptx::Fault) -> Self {
         // The compiler ends its report so, unless the version is what it does not know.
-        let is_syntax = fault.to_string().contains("line ") && fault.code != 222;
+        let is_syntax =
+            fault.to_string().contains("line ") && fault.code != ptx::UNSUPPORTED_PTX_VERSION;
         let end =
             if is_syntax { "\nptxas fatal   : Ptx assembly aborted due to errors" } else { "" };
         Self { code: fault.code, log: format!("{fault}{end}") }

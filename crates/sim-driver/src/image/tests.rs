@@ -245,3 +245,19 @@ fn hostile_text_takes_time_in_proportion_to_its_length() {
         _ = read(body.as_bytes());
     }
 }
+
+#[test]
+fn a_driver_takes_the_ptx_of_its_compiler_and_refuses_the_next() {
+    // `.version` of the texts of nvcc 12.9 and 13.0 to 13.5.
+    let of_compiler = [(12090, 8, 8), (13000, 9, 0), (13010, 9, 1), (13020, 9, 2), (13030, 9, 3)];
+    for (driver, major, minor) in of_compiler.into_iter().chain([(13040, 9, 4), (13050, 9, 5)]) {
+        let machine = Machine { driver: DriverVersion(driver), ..MACHINE };
+        let read = |major: u32, minor: u32| {
+            let text = format!(".version {major}.{minor}\n.target sm_70\n.address_size 64\n");
+            Image::read(text.as_bytes(), machine).map(drop)
+        };
+        assert_eq!(read(major, minor), Ok(()), "{driver}");
+        let refusal = read(major, minor + 1).expect_err("it is newer");
+        assert!(refusal.is_newer_ptx() && refusal.log.contains(&format!("'{major}.{minor}'")));
+    }
+}

@@ -255,6 +255,16 @@ impl Driver {
         Err(NO_BINARY_FOR_GPU)
     }
 
+    /// Says the first time that the driver is too old for text of PTX. `log` has both versions of PTX.
+    pub(crate) fn note_newer_ptx(&self, log: &str) {
+        if self.is_first_refusal("newer PTX") {
+            let version = self.options.version();
+            self.warn(&format!(
+                "{log}: it needs a newer driver than CUDA {version}, such as that of the compiler                  (`pagewise run --driver VERSION`, or the option version=VERSION)"
+            ));
+        }
+    }
+
     fn refuse_once<T>(&self, what: String, why: &str) -> Outcome<T> {
         if self.is_first_refusal(&what) {
             self.warn(&format!("{what}{why} (CUDA_ERROR_NOT_SUPPORTED)"));

@@ -5,7 +5,7 @@ use std::fmt;
 /// `CUDA_ERROR_INVALID_PTX`
 const INVALID_PTX: i32 = 218;
 /// `CUDA_ERROR_UNSUPPORTED_PTX_VERSION`
-const UNSUPPORTED_PTX_VERSION: i32 = 222;
+pub(crate) const UNSUPPORTED_PTX_VERSION: i32 = 222;
 
 /// The reason why text is refused, in the form in which the driver's compiler reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]

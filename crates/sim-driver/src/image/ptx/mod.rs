@@ -11,7 +11,7 @@ mod lexer;
 mod parser;
 mod variable;
 
-pub(crate) use fault::Fault;
+pub(crate) use fault::{Fault, UNSUPPORTED_PTX_VERSION};
 pub(crate) use parser::{Module, read};
 
 /// Whether an image is PTX: comments, and then its version.

@@ -22,7 +22,8 @@ pub(crate) struct Module {
     pub(crate) variables: Vec<Variable>,
 }
 
-/// The newest PTX that a driver compiles: the table "PTX release history" of the PTX ISA.
+/// The newest PTX that a driver compiles: the table "PTX release history" of the PTX ISA, and the texts of
+/// nvcc 13.1 to 13.5.
 const fn newest(driver: DriverVersion) -> (u32, u32) {
     match driver.0 {
         ..12010 => (8, 0),
@@ -36,7 +37,10 @@ const fn newest(driver: DriverVersion) -> (u32, u32) {
         12090..13000 => (8, 8),
         13000..13010 => (9, 0),
         13010..13020 => (9, 1),
-        13020.. => (9, 2),
+        13020..13030 => (9, 2),
+        13030..13040 => (9, 3),
+        13040..13050 => (9, 4),
+        13050.. => (9, 5),
     }
 }
 
