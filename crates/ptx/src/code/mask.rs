@@ -15,7 +15,12 @@ pub(crate) fn pack(values: &[bool; WIDTH]) -> u32 {
 /// The lanes with values that have a property, as a mask.
 #[inline(always)]
 pub(crate) fn lanes_where<T: Copy>(values: &[T; WIDTH], holds: impl Fn(T) -> bool) -> u32 {
-    signs(&values.map(|value| if holds(value) { u32::MAX } else { 0 }))
+    // A loop: `map` of an array is a call for each lane where the compiler does not inline it.
+    let mut words = [0; WIDTH];
+    for (word, &value) in words.iter_mut().zip(values) {
+        *word = if holds(value) { u32::MAX } else { 0 };
+    }
+    signs(&words)
 }
 
 /// The booleans of bits.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::cluster::Cluster;
 use super::report::Cause;
-use super::warp::{Bytes, Round, State, Warp};
+use super::warp::{Bytes, Old, Round, State, Warp};
 use crate::code::{Axis, BARRIERS, Barrier, Line, Program, RANK_SHIFT, Special, WIDTH};
 
 /// The index of the cluster's barrier.
@@ -189,11 +189,16 @@ impl Block {
     }
 
     /// The warps begin, but for the first so many, which have ended.
-    pub(super) fn begin_warps(&mut self, program: &Program, shape: &Shape, ended: usize) {
+    pub(super) fn begin_warps(
+        &mut self,
+        program: &Program,
+        shape: &Shape,
+        (ended, old): (usize, Old),
+    ) {
         let warps = shape.threads.div_ceil(32);
         self.warps.resize_with(warps as usize, Warp::default);
         for (index, warp) in self.warps.iter_mut().enumerate() {
-            warp.begin(program, index as u32, shape.threads - 32 * index as u32);
+            warp.begin(program, index as u32, shape.threads - 32 * index as u32, old);
             if index < ended {
                 warp.end();
             }

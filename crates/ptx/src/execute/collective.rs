@@ -286,15 +286,20 @@ fn each_group(
     results
 }
 
+/// A vote. Each lane asks those that it names and that are here.
 fn vote(lanes: &mut Lanes<'_>, op: &Op, mode: Vote, members: &[u32; WIDTH]) {
-    let held = lanes.predicate(op.s[0]) & lanes.mask;
-    let all_if = |holds: bool| if holds { u32::MAX } else { 0 };
-    let results = each_group(lanes.mask, members, |asked| match mode {
-        Vote::Ballot => held & asked,
-        Vote::All => all_if(held & asked == asked),
-        Vote::Any => all_if(held & asked != 0),
-        _ => all_if(held & asked == asked || held & asked == 0),
-    });
+    let (mask, held) = (lanes.mask, lanes.predicate(op.s[0]) & lanes.mask);
+    let mut results = [0; WIDTH];
+    for (result, members) in results.iter_mut().zip(members) {
+        let (asked, held) = (members & mask, members & held);
+        let all_if = |holds: bool| if holds { u32::MAX } else { 0 };
+        *result = match mode {
+            Vote::Ballot => held,
+            Vote::All => all_if(held == asked),
+            Vote::Any => all_if(held != 0),
+            _ => all_if(held == asked || held == 0),
+        };
+    }
     if mode == Vote::Ballot {
         lanes.set_word(op.d[0], &results);
     } else {

@@ -463,7 +463,7 @@ impl<'a> Engine<'a> {
             ended = self.at_once(entrance, &mut block.common, sample, most);
         }
         if block.common.live > 0 {
-            block.begin_warps(self.program, &self.rules.shape, ended);
+            block.begin_warps(self.program, &self.rules.shape, (ended, self.old_registers()));
             if let Some(sample) = sample.as_mut().filter(|_| entrance.has_entered()) {
                 std::mem::swap(&mut **sample, &mut block.warps[ended]);
             }

@@ -6,7 +6,7 @@ use super::access::Blocked;
 use super::block::Common;
 use super::engine::{ByPieces, Engine};
 use super::entrance::Entrance;
-use super::warp::{Fragment, Warp};
+use super::warp::{Fragment, Old, Warp};
 
 impl<'a> Engine<'a> {
     /// There is nothing to enter.
@@ -78,5 +78,11 @@ impl<'a> Engine<'a> {
         _: u64,
     ) -> usize {
         0
+    }
+
+    /// Without a compiler it is not known which registers the kernel reads.
+    #[inline(always)]
+    pub(super) fn old_registers(&self) -> Old {
+        Old::Zero
     }
 }

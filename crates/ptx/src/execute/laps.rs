@@ -12,7 +12,7 @@ use super::engine::Engine;
 use super::entrance::{Entrance, Same};
 use super::pieces::Pieces;
 use super::visit::Visit;
-use super::warp::{State as Waits, Warp};
+use super::warp::{Old, State as Waits, Warp};
 use crate::code::WIDTH;
 use crate::jit::Behind;
 
@@ -83,7 +83,7 @@ impl<'a> Engine<'a> {
         let room = u64::from(warps).min(most.saturating_sub(1) / u64::from(same.spent)) as u32;
         let sample = sample.get_or_insert_with(|| {
             let mut sample = Box::<Warp>::default();
-            sample.begin(self.program, 0, WIDTH as u32);
+            sample.begin(self.program, 0, WIDTH as u32, Old::Any);
             sample
         });
         let state = &mut entrance.state;
@@ -112,11 +112,13 @@ impl<'a> Engine<'a> {
     fn is_whole_kernel(&self, same: &Same<'_>) -> bool {
         let kernel = &self.program.functions[0];
         let is_whole = same.found.pc == kernel.start && same.left.behind() == Behind::End;
-        let needs_nothing = |pieces: &Pieces<'_>| pieces.compiled.reads_nothing_old();
-        is_whole
-            && !same.is_short
-            && kernel.frame == 0
-            && self.pieces.as_ref().is_some_and(needs_nothing)
+        is_whole && !same.is_short && kernel.frame == 0 && self.old_registers() == Old::Any
+    }
+
+    /// The values that registers need when a warp begins.
+    pub(super) fn old_registers(&self) -> Old {
+        let reads_none = |pieces: &Pieces<'_>| pieces.compiled.reads_nothing_old();
+        if self.pieces.as_ref().is_some_and(reads_none) { Old::Any } else { Old::Zero }
     }
 
     /// Adds what warps did to the figures.

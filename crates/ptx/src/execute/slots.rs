@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::block::{Block, Placed, Shape};
 use super::cluster::Cluster;
+use super::warp::Old;
 use crate::code::Program;
 
 /// A resident block.
@@ -159,7 +160,7 @@ impl Slots {
             let other = self.resident[index].next_cluster();
             if other.is_some_and(|other| Arc::ptr_eq(other, &cluster)) {
                 self.begin_block(index, shape);
-                self.get_mut(index)?.begin_warps(program, shape, 0);
+                self.get_mut(index)?.begin_warps(program, shape, (0, Old::Zero));
             }
         }
         Some((self.get_mut(index)?, false))

@@ -191,17 +191,28 @@ fn empty<T: Copy>(file: &mut Vec<T>, count: usize, first: usize, none: T) {
     }
 }
 
+/// The values of registers when a warp begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Old {
+    /// Zero: the kernel may read a register before it writes it.
+    Zero,
+    /// Any, such as those of a warp before: the kernel never reads them.
+    Any,
+}
+
 impl Warp {
     /// Begins a kernel with `lanes` threads.
-    pub(super) fn begin(&mut self, program: &Program, index: u32, lanes: u32) {
+    pub(super) fn begin(&mut self, program: &Program, index: u32, lanes: u32, old: Old) {
         let kernel = &program.functions[0];
         self.index = index;
         let (words, doubles) = (kernel.files.words as usize, kernel.files.doubles as usize);
         self.lines.begin(words, doubles);
         // The lanes of registers that hold lines are written when they are needed.
-        empty(&mut self.words, words, MOST_LINES, [0; WIDTH]);
-        empty(&mut self.doubles, doubles, MOST_LINES, [0; WIDTH]);
-        empty(&mut self.predicates, kernel.files.predicates as usize, 0, 0);
+        let (lines, first) =
+            if old == Old::Any { (usize::MAX, usize::MAX) } else { (MOST_LINES, 0) };
+        empty(&mut self.words, words, lines, [0; WIDTH]);
+        empty(&mut self.doubles, doubles, lines, [0; WIDTH]);
+        empty(&mut self.predicates, kernel.files.predicates as usize, first, 0);
         self.live = if lanes >= 32 { u32::MAX } else { (1 << lanes) - 1 };
         self.begin_local(kernel.frame);
         (self.clock, self.turns) = (0, 0);
