@@ -110,7 +110,9 @@ fn once(
     };
     let kernel = instance.kernel(name).expect("a kernel of the text");
     let begun = processor_time();
-    let mut run = kernel.start(&launch, &Config::default()).expect("a launch");
+    // So that few blocks are enough for a count of what compiled pieces take.
+    let config = Config { compile_after: Some(500), ..Config::default() };
+    let mut run = kernel.start(&launch, &config).expect("a launch");
     loop {
         match run.step(memory, &mut Quiet, u64::MAX) {
             Step::Done(stats) => return (stats, processor_time() - begun),

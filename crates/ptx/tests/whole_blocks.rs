@@ -9,7 +9,7 @@ mod machine;
 mod pieces;
 
 use machine::kernel;
-use pieces::{Launched, same_in_steps};
+use pieces::{Launched, same_after, same_in_steps};
 
 /// Compares launches of many blocks of some threads with turns and steps of several lengths.
 #[track_caller]
@@ -72,6 +72,32 @@ fn blocks_of_which_some_warps_loop_longer_are_the_same() {
          @!%p bra again;
          st.global.b32 [%mine], %v; ret;",
     ));
+}
+
+#[test]
+fn a_warp_of_long_detours_behind_one_that_ends_at_once_is_the_same() {
+    // All but the first two warps go around the loop 400 times, and half of their lanes around a step of it.
+    for block in [[96, 1], [128, 1]] {
+        let text = kernel(
+            ".reg .b32 %v, %i, %x; .reg .pred %p, %q, %done;
+             mov.u32 %v, %t; mov.u32 %i, 0; and.b32 %x, %t, 1; setp.eq.u32 %q, %x, 0;
+             mov.u32 %x, %tid.x; setp.lt.u32 %done, %x, 64;
+             @%done bra out;
+             again:
+             @%q bra skip;
+             mad.lo.u32 %v, %v, 5, %i; xor.b32 %v, %v, 3; add.u32 %v, %v, %i; mad.lo.u32 %v, %v, 3, 1;
+             skip:
+             add.u32 %i, %i, 1; setp.lt.u32 %p, %i, 400;
+             @%p bra again;
+             st.global.b32 [%mine], %v;
+             out: ret;",
+        );
+        for after in [1, 2, 4, 8] {
+            let launched =
+                Launched { text: &text, name: "k", grid: 4, block, waits: false, quantum: 512 };
+            same_after(launched, after);
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use super::access::Blocked;
 use super::block::Common;
 use super::engine::{ByPieces, Engine, calculate, guarded};
-use super::entrance::{Entered, Entrance, Found, RECENT, Same};
+use super::entrance::{Entered, Entrance, Found, Same};
 use super::registers::{fill_kernel_lines, leave_lines};
 use super::visit::{CALLS, Visit};
 use super::warp::{Fragment, State as Waits, Warp};
@@ -58,7 +58,7 @@ impl<'a> Engine<'a> {
             blocks: &raw const self.rules.shape.grid,
             visit: std::ptr::null_mut(),
         };
-        Entrance { state, recent: [None; RECENT], same: None, entered: None, is_short: false }
+        Entrance { state, same: None, entered: None, is_short: false }
     }
 
     /// The warps of a block come.
@@ -110,7 +110,8 @@ impl<'a> Engine<'a> {
         let pc = fragment.pc;
         let (spent, went) = self.chain(entrance, common, warp, (pc, quantum));
         let stats = &mut *self.reach.stats;
-        stats.thread_instructions += WIDTH as u64 * u64::from(spent);
+        let executed = WIDTH as u64 * u64::from(spent);
+        stats.thread_instructions = stats.thread_instructions.wrapping_add(executed);
         entrance.take_figures(stats);
         match went {
             Went::Turn => ByPieces::Turn(spent),
@@ -140,7 +141,10 @@ impl<'a> Engine<'a> {
         let went = loop {
             let entered = match entrance.entered.take() {
                 Some(entered) => Some(entered),
-                None => self.enter_at(entrance, common, warp, (pc, quantum - spent)),
+                None => {
+                    let (state, at, left) = (&mut entrance.state, (Of::Whole, pc), quantum - spent);
+                    self.enter_at(state, common, (&mut *warp, None), at, left)
+                }
             };
             let Some(Entered { found, left, blocked }) = entered else {
                 // The next piece may be too long for the rest of a short turn.
@@ -270,47 +274,39 @@ impl<'a> Engine<'a> {
         state.round = self.reach.kept.round();
     }
 
-    /// Runs a piece at a position for up to `left` instructions. `None` if none fits.
+    /// Runs a piece at a position for up to `left` instructions, for a part of the warp if one is named: the one
+    /// that was entered there last, if it fits, or another one. `None` if none does.
     #[inline(always)]
-    fn enter_at(
+    pub(super) fn enter_at(
         &mut self,
-        entrance: &mut Entrance<'a>,
+        state: &mut State,
         common: &mut Common,
-        warp: &mut Warp,
-        (pc, left): (u32, u32),
+        (warp, mut part): (&mut Warp, Option<&mut Fragment>),
+        (of, pc): (Of, u32),
+        left: u32,
     ) -> Option<Entered<'a>> {
-        if let Some(found) = entrance.recent[pc as usize % RECENT]
-            && found.pc == pc
-            && found.piece.most <= left
-            && !found.piece.is_retired()
-            && let Some(entered) =
-                self.enter(&mut entrance.state, common, (warp, None), found, left)
+        let position = self.pieces.as_ref()?.compiled.at(of, pc);
+        let last = position.and_then(Position::last);
+        if let (Some(position), Some(piece)) = (position, last)
+            && piece.most <= left
+            && !piece.is_retired()
         {
-            return Some(entered);
+            let (found, lanes) = (Found { pc, position, piece }, (&mut *warp, part.as_deref_mut()));
+            let entered = self.enter(state, common, lanes, found, left);
+            if entered.is_some() {
+                return entered;
+            }
         }
-        self.enter_other(entrance, common, warp, (pc, left))
+        if last.is_none() && position.is_some_and(Position::is_closed) {
+            return None;
+        }
+        self.enter_another(state, common, (warp, part), (of, pc, position), left)
     }
 
-    /// Runs another piece than the recent one of the position, likewise.
+    /// Runs the first other piece of a position that fits, likewise. If there is none, one is asked for. A turn
+    /// that has too few instructions left for any goes on by a piece for its tail.
     #[inline(never)]
-    fn enter_other(
-        &mut self,
-        entrance: &mut Entrance<'a>,
-        common: &mut Common,
-        warp: &mut Warp,
-        (pc, left): (u32, u32),
-    ) -> Option<Entered<'a>> {
-        let position = self.pieces.as_ref()?.compiled.at(Of::Whole, pc);
-        let (state, whole) = (&mut entrance.state, (warp, None));
-        let entered = self.enter_first(state, common, whole, (Of::Whole, pc, position), left)?;
-        entrance.recent[pc as usize % RECENT] = Some(entered.found);
-        Some(entered)
-    }
-
-    /// Runs the first piece of a position that fits, for a part of the warp if one is named. If there is none,
-    /// one is asked for.
-    #[inline(never)]
-    pub(super) fn enter_first(
+    fn enter_another(
         &mut self,
         state: &mut State,
         common: &mut Common,
@@ -319,19 +315,26 @@ impl<'a> Engine<'a> {
         left: u32,
     ) -> Option<Entered<'a>> {
         let (mut is_tight, mut index) = (false, 0);
+        let last = position.and_then(Position::last);
         while let Some(position) = position
             && let Some(piece) = position.piece(index)
         {
+            let at = index;
             index += 1;
-            if piece.most > left || piece.is_retired() {
-                is_tight |= piece.most > left;
+            let is_long = piece.most > left;
+            is_tight |= is_long;
+            if is_long || piece.is_retired() || last.is_some_and(|last| std::ptr::eq(last, piece)) {
                 continue;
             }
             let (found, lanes) = (Found { pc, position, piece }, (&mut *warp, part.as_deref_mut()));
             let entered = self.enter(state, common, lanes, found, left);
             if entered.is_some() {
+                position.set_last(at);
                 return entered;
             }
+        }
+        if is_tight && of == Of::Whole {
+            return self.enter_at(state, common, (warp, part), (Of::Tail, pc), left);
         }
         if !is_tight && !position.is_some_and(Position::is_closed) {
             self.want_piece(common, warp, (of, pc));

@@ -5,16 +5,10 @@ use super::report::Stats;
 use crate::code::FIRST_TURN;
 use crate::jit::{Left, Piece, Position, State};
 
-/// How many pieces are remembered.
-pub(super) const RECENT: usize = 8;
-
 /// The way of blocks' warps into pieces.
 pub(super) struct Entrance<'a> {
     /// The state that they are entered with.
     pub(super) state: State,
-    /// Those that were entered last, by the remainder of their positions: the next warp is likely to be where
-    /// this one was.
-    pub(super) recent: [Option<Found<'a>>; RECENT],
     /// The turn before, if a warp may do the same.
     pub(super) same: Option<Same<'a>>,
     /// How the next warp has left the first piece of its turn, if it has run that already.
@@ -76,7 +70,9 @@ impl Entrance<'_> {
     /// execute are taken from them.
     #[inline(always)]
     pub(super) fn take_figures(&mut self, stats: &mut Stats) {
-        stats.thread_instructions -= std::mem::take(&mut self.state.idle);
+        // A lap takes those of the warp that left it, too, before all that this one executed is added.
+        let idle = std::mem::take(&mut self.state.idle);
+        stats.thread_instructions = stats.thread_instructions.wrapping_sub(idle);
         stats.bytes_read += std::mem::take(&mut self.state.read);
         stats.bytes_written += std::mem::take(&mut self.state.written);
     }

@@ -58,7 +58,7 @@ pub struct Config {
     /// itself declares.
     pub stack_bytes: u32,
     /// After how many visits of a position by whole warps a piece of the kernel is compiled that begins
-    /// there. It takes eight times as many within straight code, and eight times as many for parts of warps.
+    /// there. It takes four times as many within straight code, at the ends of turns, and for parts of warps.
     /// `None` to interpret all. Results, figures and the order of accesses are the same. Without the
     /// feature `jit`, all is interpreted.
     pub compile_after: Option<u32>,
@@ -70,8 +70,9 @@ pub struct Config {
     pub workspace: u64,
 }
 
-/// A piece costs about as much to compile as to interpret so often.
-const COMPILE_AFTER: u32 = 500;
+/// A piece costs about as much to compile as to interpret so often: some 100 us for each instruction, which
+/// the interpreter executes in some 14 ns.
+const COMPILE_AFTER: u32 = 4000;
 
 impl Default for Config {
     /// An H100's or H200's 132 multiprocessors.

@@ -33,9 +33,9 @@ impl<'a> Engine<'a> {
         let state = &mut entrance.state;
         (state.lanes, state.meeting) = (fragment.mask.into(), meeting.into());
         self.approach(state, warp);
-        let at = (Of::Part, fragment.pc, position);
+        let at = (Of::Part, fragment.pc);
         let part = (&mut *warp, Some(&mut *fragment));
-        let entered = self.enter_first(state, common, part, at, left);
+        let entered = self.enter_at(state, common, part, at, left);
         let Some(Entered { left: way, blocked, .. }) = entered else { return Ok(false) };
         let state = &mut entrance.state;
         let executed = left - state.left as u32 + way.last();

@@ -1,7 +1,7 @@
 //! The pieces of a program, made when they are wanted.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cranelift_codegen::ir::{AbiParam, types};
@@ -24,7 +24,7 @@ const VARIANTS: usize = 6;
 const MOST_PIECES: u32 = 4096;
 /// After how many times as many visits a piece is made within straight code: most warps come there because
 /// a turn ended, which it does in many places, and the code is in the pieces of others already.
-const WITHIN: u32 = 8;
+const WITHIN: u32 = 4;
 /// A piece is made anew after an instruction gave no line so often.
 const PATIENCE: u32 = 100;
 
@@ -78,6 +78,8 @@ pub(crate) struct Position {
 #[derive(Debug, Default)]
 struct Variants {
     pieces: [OnceLock<Piece>; VARIANTS],
+    /// The piece that was entered last: the next warp is likely to have registers of the same kinds.
+    last: AtomicUsize,
     /// Instructions that gave no lines often.
     cautious: Mutex<BTreeSet<u32>>,
 }
@@ -87,6 +89,20 @@ impl Position {
     #[inline(always)]
     pub(crate) fn piece(&self, index: usize) -> Option<&Piece> {
         self.variants.get()?.pieces.get(index)?.get()
+    }
+
+    /// The piece that was entered last, or the first one.
+    #[inline(always)]
+    pub(crate) fn last(&self) -> Option<&Piece> {
+        let variants = self.variants.get()?;
+        variants.pieces.get(variants.last.load(Ordering::Relaxed))?.get()
+    }
+
+    /// A piece was entered, by its index.
+    pub(crate) fn set_last(&self, index: usize) {
+        if let Some(variants) = self.variants.get() {
+            variants.last.store(index, Ordering::Relaxed);
+        }
     }
 
     /// Whether a piece was made.
@@ -131,8 +147,8 @@ impl Position {
 /// The pieces of a program.
 #[derive(Debug, Default)]
 pub(crate) struct Compiled {
-    /// The positions where whole warps go on, and those where parts of warps do.
-    positions: [OnceLock<Box<[Position]>>; 2],
+    /// The positions where warps of each kind go on.
+    positions: [OnceLock<Box<[Position]>>; Of::ALL],
     maker: Mutex<Option<Maker>>,
     live: OnceLock<Live>,
     targets: OnceLock<Targets>,
@@ -194,7 +210,8 @@ impl Compiled {
         let visits = at.visits.load(Ordering::Relaxed);
         let mut after = after.saturating_mul(of.patience());
         let targets = self.targets.get_or_init(|| Targets::of(program));
-        if visits >= after && targets.is_within(program, of, position) {
+        let is_tail = of == Of::Tail;
+        if !is_tail && visits >= after && targets.is_within(program, of, position) {
             after = after.saturating_mul(WITHIN);
         }
         if visits < after {
@@ -202,9 +219,9 @@ impl Compiled {
         }
         // The positions that are visited as often are worth their code in this piece, too.
         let is_worth = |other: u32| {
-            positions
-                .get(other as usize)
-                .is_some_and(|at| at.has_pieces() || at.visits.load(Ordering::Relaxed) >= after / 4)
+            let is_visited =
+                |at: &Position| at.has_pieces() || at.visits.load(Ordering::Relaxed) >= after / 4;
+            !is_tail && positions.get(other as usize).is_some_and(is_visited)
         };
         let parts = self.positions[Of::Part as usize].get();
         let has_parts = |other: u32| {
@@ -212,7 +229,7 @@ impl Compiled {
         };
         let extents = Extent::all((program, targets), (of, position), is_worth, has_parts);
         self.make(program, (of, extents), at, calls, seen);
-        if at.has_pieces() {
+        if at.has_pieces() && !is_tail {
             note_piece(&positions[..position as usize], position);
         }
     }

@@ -11,8 +11,6 @@ use crate::code::{
     CONSTANT, Code, FIRST_TURN, File, Op, Place, Program, Register, Special, UNGUARDED, is_constant,
 };
 
-/// The most instructions of an extent: pieces overlap where warps' turns end, and each is compiled.
-const MOST: u32 = 96;
 /// The most extents of a piece, and the most instructions of those behind the first.
 const MOST_EXTENTS: usize = 12;
 const MOST_BEHIND: u32 = 96;
@@ -51,7 +49,7 @@ impl Extent {
     ///
     /// Parts of a warp meet where jumps lead, and a piece for them cannot be left within an extent.
     fn at((program, targets): (&Program, &Targets), of: Of, start: u32) -> Self {
-        let (mut end, most) = (start, longest(program, start));
+        let (mut end, most) = (start, longest(program, of, start));
         while end - start < most {
             let Some(op) = program.ops.get(end as usize) else { break };
             if !is_compiled(program, of, op) {
@@ -221,7 +219,7 @@ pub(super) fn is_compiled(program: &Program, of: Of, op: &Op) -> bool {
         Code::Special(special) => op.guard == UNGUARDED && !is_clock(special),
         Code::Vote { .. } => op.guard == UNGUARDED && names_all(program, op.s[1]),
         // A whole warp waits for no lane, and all of its lanes take part.
-        Code::Shuffle { .. } => of == Of::Whole && op.guard == UNGUARDED,
+        Code::Shuffle { .. } => of != Of::Part && op.guard == UNGUARDED,
         Code::WarpBarrier => op.guard == UNGUARDED && names_all(program, op.s[0]),
         _ => false,
     }
@@ -248,8 +246,8 @@ fn is_clock(special: Special) -> bool {
 
 /// The most instructions of an extent from a position on. One from which warps go on evenly fits in their
 /// first turn.
-fn longest(program: &Program, start: u32) -> u32 {
-    if program.goes_evenly(start) { FIRST_TURN.min(MOST) } else { MOST }
+fn longest(program: &Program, of: Of, start: u32) -> u32 {
+    if program.goes_evenly(start) { FIRST_TURN.min(of.most()) } else { of.most() }
 }
 
 /// Whether an extent ends with an instruction: a jump that is always taken, or one back. `next` is the

@@ -24,10 +24,13 @@
 //! - Registers that the kernel reads no more need not be written. Parts of matrices always are: their
 //!   instructions look at all lanes, and so at those that have ended.
 //!
+//! A turn may have too few instructions left for the first extent of a piece. Then a piece for its *tail* follows:
+//! one extent of up to sixteen instructions. The interpreter executes the last few.
+//!
 //! A branch forward around a few instructions, which only some lanes take, does not end a piece where that has
 //! happened before: it has a *detour* for the lanes that do not jump.
 //!
-//! Parts of warps have pieces of their own, at positions where they have been eight times as often. Four
+//! Parts of warps have pieces of their own, at positions where they have been four times as often. Four
 //! more rules hold for them:
 //!
 //! - The lanes that are elsewhere keep their values: results are written over the old ones by a mask.

@@ -86,30 +86,46 @@ impl Default for Site {
 // SAFETY: the pointer is used only for the round of its window, as in the windows that a run keeps.
 unsafe impl Send for Site {}
 
-/// The lanes that a piece is made for.
+/// The warps that a piece is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Of {
-    /// All of a warp, which are together.
+    /// Whole ones: all lanes are together.
     Whole,
-    /// Any of a warp, while others may be elsewhere.
+    /// Any lanes of a warp, while others may be elsewhere.
     Part,
+    /// Whole ones that may execute fewer instructions than a piece takes, as their turn ends.
+    Tail,
 }
 
 impl Of {
+    /// How many there are.
+    pub(super) const ALL: usize = Self::Tail as usize + 1;
+
     /// The least instructions of a piece: what it takes to enter it has to be worth it. A part of a warp
     /// looks at the others first, and keeps their lanes.
     pub(super) fn least(self) -> u32 {
         match self {
             Self::Whole => 2,
             Self::Part => 8,
+            Self::Tail => 4,
         }
     }
 
-    /// After how many times as many visits its pieces are made. Parts of warps are elsewhere soon.
+    /// The most instructions of an extent: pieces overlap where warps' turns end, and each is compiled.
+    pub(super) fn most(self) -> u32 {
+        match self {
+            Self::Whole | Self::Part => 96,
+            // Of those that a turn has left, the interpreter executes fewer.
+            Self::Tail => 16,
+        }
+    }
+
+    /// After how many times as many visits its pieces are made. Parts of warps are elsewhere soon, and a tail
+    /// saves little.
     pub(super) fn patience(self) -> u32 {
         match self {
             Self::Whole => 1,
-            Self::Part => 8,
+            Self::Part | Self::Tail => 4,
         }
     }
 }

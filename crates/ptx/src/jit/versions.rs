@@ -72,7 +72,7 @@ impl Translate<'_, '_> {
     fn expect(&mut self) {
         let (program, extents) = (self.task.program, &self.task.extents);
         let (addresses, written) = match self.task.of {
-            Of::Whole => (addresses(program, extents), BTreeMap::new()),
+            Of::Whole | Of::Tail => (addresses(program, extents), BTreeMap::new()),
             Of::Part => (BTreeSet::new(), written(program, extents)),
         };
         for &register in written.values() {
@@ -211,7 +211,7 @@ impl Translate<'_, '_> {
     /// Whether another extent finds the line of a register where the interpreter keeps lines.
     fn keeps_line(&self, register: Register) -> bool {
         match self.task.of {
-            Of::Whole => set_of(register).is_some(),
+            Of::Whole | Of::Tail => set_of(register).is_some(),
             Of::Part => self.expected.lines.iter().any(|(line, _)| *line == register),
         }
     }

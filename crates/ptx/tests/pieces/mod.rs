@@ -138,9 +138,20 @@ pub(crate) fn same_in_steps(launched: Launched<'_>, step: u64) {
     same_in(launched, Bounds { limit: None, step });
 }
 
+/// Compares runs that end by themselves, by pieces that were made after so many visits: they have detours.
+#[track_caller]
+pub(crate) fn same_after(launched: Launched<'_>, after: u32) {
+    let bounds = Bounds { limit: None, step: 1 << 20 };
+    compare(launched, &compiled(launched, bounds, after), &seen(launched, bounds, false));
+}
+
 #[track_caller]
 fn same_in(launched: Launched<'_>, bounds: Bounds) {
-    let (compiled, interpreted) = (seen(launched, bounds, true), seen(launched, bounds, false));
+    compare(launched, &seen(launched, bounds, true), &seen(launched, bounds, false));
+}
+
+#[track_caller]
+fn compare(launched: Launched<'_>, compiled: &Seen, interpreted: &Seen) {
     if compiled != interpreted {
         let differ = |at: &usize| compiled.words[*at] != interpreted.words[*at];
         let first = (0..COMPARED).find(differ);
