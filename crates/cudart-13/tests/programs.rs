@@ -111,7 +111,10 @@ fn stderr_says_once_that_the_driver_is_too_old_for_the_ptx_of_a_compiler() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "222 222\n");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(errors.matches("Unsupported .version 99.9").count(), 1, "{errors}");
-    assert!(errors.contains("a newer driver than CUDA 13.0") && errors.contains("version="));
+    assert!(
+        errors.contains("a newer driver than CUDA 13.0, such as that of the compiler (`pagewise")
+    );
+    assert!(errors.contains("version="), "{errors}");
 }
 
 #[test]

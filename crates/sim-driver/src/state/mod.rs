@@ -260,7 +260,8 @@ impl Driver {
         if self.is_first_refusal("newer PTX") {
             let version = self.options.version();
             self.warn(&format!(
-                "{log}: it needs a newer driver than CUDA {version}, such as that of the compiler                  (`pagewise run --driver VERSION`, or the option version=VERSION)"
+                "{log}: it needs a newer driver than CUDA {version}, such as that of the compiler \
+                 (`pagewise run --driver VERSION`, or the option version=VERSION)"
             ));
         }
     }
