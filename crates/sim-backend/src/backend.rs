@@ -260,9 +260,9 @@ impl SimBackend {
         self.lock().arena.reserves(span.ptr.0, span.bytes)
     }
 
-    /// The whole state of the machine as text, a line for each part: two texts are equal if and only if the states are,
-    /// contents of memory, time and what the cost model remembers excepted. For tests that ask
-    /// whether a call changed anything, and for reports; what it says changes between versions.
+    /// The whole state of the machine as text, a line for each part: two texts are equal if and only
+    /// if the states are, contents of memory, time and what the cost model remembers excepted. For
+    /// tests that ask whether a call changed anything, and for reports; what it says changes between versions.
     ///
     /// ```
     /// use pagewise_hal::{AttachFlags, Backend};

@@ -61,15 +61,6 @@ impl<'a> Engine<'a> {
         Entrance { state, same: None, entered: None, is_short: false }
     }
 
-    /// The warps of a block come.
-    #[inline(always)]
-    pub(super) fn enter_block(&self, entrance: &mut Entrance<'a>, common: &mut Common) {
-        let state = &mut entrance.state;
-        state.shared = common.shared.pointer();
-        state.shared_bytes = common.shared_bytes.into();
-        state.block = &raw const common.coordinates;
-    }
-
     /// Whether a piece may begin at a position, now or once it is made.
     #[inline(always)]
     pub(super) fn may_enter(&self, pc: u32) -> bool {

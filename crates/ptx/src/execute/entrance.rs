@@ -1,6 +1,7 @@
 //! The way of blocks' warps into compiled pieces.
 
 use super::access::Blocked;
+use super::block::Common;
 use super::report::Stats;
 use crate::code::FIRST_TURN;
 use crate::jit::{Left, Piece, Position, State};
@@ -47,7 +48,23 @@ pub(super) struct Same<'a> {
     pub(super) is_short: bool,
 }
 
+impl Same<'_> {
+    /// Whether a warp that left the piece so did the same.
+    #[inline(always)]
+    pub(super) fn is_repeated(&self, left: Left, state: &State) -> bool {
+        (left, state.left, state.begin) == (self.left, self.rest, self.begin)
+    }
+}
+
 impl Entrance<'_> {
+    /// The warps of a block come.
+    #[inline(always)]
+    pub(super) fn enter_block(&mut self, common: &mut Common) {
+        self.state.shared = common.shared.pointer();
+        self.state.shared_bytes = common.shared_bytes.into();
+        self.state.block = &raw const common.coordinates;
+    }
+
     /// A turn begins, of `quantum` instructions or fewer. Gives how many.
     #[inline(always)]
     pub(super) fn begin_turn(&mut self, is_short: bool, quantum: u32) -> u32 {

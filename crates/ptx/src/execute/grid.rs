@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::access::{Reach, Trap};
-use super::block::{Block, Common};
+use super::block::{Block, Common, Shape};
 use super::count::{Counts, InstructionCounts};
 use super::engine::{Engine, Rules};
 use super::entrance::Entrance;
@@ -69,6 +69,12 @@ impl Cursor {
     /// The next block is this one, from its first warp on.
     fn go_to(&mut self, block: usize) {
         (self.block, self.warp) = (block, 0);
+    }
+
+    /// The block has ended. The one that takes its index is next.
+    fn end_block(&mut self, slots: &mut Slots, shape: &Shape) {
+        slots.end(self.block, shape);
+        (self.warp, self.progress) = (0, true);
     }
 }
 
@@ -310,9 +316,7 @@ impl Run {
             return Some(Box::new(report));
         }
         if block.common.live == 0 {
-            self.slots.end(index, &self.rules.shape);
-            self.cursor.go_to(index);
-            self.cursor.progress = true;
+            self.cursor.end_block(&mut self.slots, &self.rules.shape);
         } else if warp + 1 < block.warps.len() {
             self.cursor.warp += 1;
         } else if block.common.rounds != self.cursor.rounds {
@@ -370,7 +374,7 @@ impl Run {
             // Only now, so that a block that is through leaves its memory to the next.
             let (block, is_new) = self.slots.begin(index, program, shape)?;
             let cursor = &mut self.cursor;
-            engine.enter_block(&mut entrance, &mut block.common);
+            entrance.enter_block(&mut block.common);
             if is_new {
                 cursor.warp = engine.begin_warps(&mut entrance, block, &mut self.sample, &turns);
                 cursor.rounds = block.common.rounds;
@@ -384,9 +388,7 @@ impl Run {
             if stopped.is_some() || !has_ended || !may_go_on || !self.slots.has_next(index) {
                 return stopped;
             }
-            self.slots.end(index, shape);
-            self.cursor.go_to(index);
-            self.cursor.progress = true;
+            self.cursor.end_block(&mut self.slots, shape);
         }
     }
 

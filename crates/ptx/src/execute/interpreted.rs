@@ -15,10 +15,6 @@ impl<'a> Engine<'a> {
         Entrance(PhantomData)
     }
 
-    /// There is nothing to enter.
-    #[inline(always)]
-    pub(super) fn enter_block(&self, _: &mut Entrance<'a>, _: &mut Common) {}
-
     /// No piece ever begins.
     #[inline(always)]
     pub(super) fn may_enter(&self, _: u32) -> bool {

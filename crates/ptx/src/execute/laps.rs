@@ -45,8 +45,7 @@ impl<'a> Engine<'a> {
             else {
                 break;
             };
-            let state = &entrance.state;
-            if (entered.left, state.left, state.begin) != (same.left, same.rest, same.begin) {
+            if !same.is_repeated(entered.left, &entrance.state) {
                 entrance.entered = Some(entered);
                 break;
             }
@@ -95,7 +94,7 @@ impl<'a> Engine<'a> {
             visit.warp.index = done;
             state.thread = &raw const visit.engine.rules.shape.axes[done as usize];
             let left = visit.run(state, same.found.piece, same.quantum);
-            if (left, state.left, state.begin) != (same.left, same.rest, same.begin) {
+            if !same.is_repeated(left, state) {
                 entrance.entered = (!left.is_unfit()).then(|| visit.end(state, same.found, left));
                 break;
             }

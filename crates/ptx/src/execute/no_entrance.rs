@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use super::block::Common;
 use crate::code::FIRST_TURN;
 
 /// The way into pieces: there are none.
@@ -13,6 +14,10 @@ impl Entrance<'_> {
     pub(super) fn begin_turn(&mut self, is_short: bool, quantum: u32) -> u32 {
         if is_short { quantum.min(FIRST_TURN) } else { quantum }
     }
+
+    /// There is nothing to enter.
+    #[inline(always)]
+    pub(super) fn enter_block(&mut self, _: &mut Common) {}
 
     /// No warp has entered a piece.
     #[inline(always)]
