@@ -1,7 +1,6 @@
 //! Warps of a block that do as the one before them do what each of them does alone.
 //!
-//! Compiled code runs such warps in laps; the interpreter runs one after the other. Blocks have eight warps:
-//! the first one and the last one at a barrier are in no lap.
+//! Compiled code runs such warps in laps; the interpreter runs one after the other. Blocks have eight warps.
 
 #![cfg(feature = "jit")]
 
@@ -14,8 +13,14 @@ use pieces::{Launched, same_in_steps};
 /// Compares launches of blocks of 256 threads with turns and steps of several lengths.
 #[track_caller]
 fn same_in_laps(text: &str, waits: bool) {
+    same_in_laps_of(256, text, waits);
+}
+
+/// The same for blocks of so many threads.
+#[track_caller]
+fn same_in_laps_of(threads: u32, text: &str, waits: bool) {
     for (quantum, step) in [(512, 1 << 20), (512, 100), (40, 1 << 20), (9, 33), (1, 1 << 20)] {
-        let launched = Launched { text, name: "k", grid: 3, block: [256, 1], waits, quantum };
+        let launched = Launched { text, name: "k", grid: 3, block: [threads, 1], waits, quantum };
         same_in_steps(launched, step);
     }
 }
@@ -111,4 +116,60 @@ fn a_warp_that_ends_the_kernel_in_a_lap_is_reported_the_same() {
          ld.global.b32 %v, [%far]; st.global.b32 [%mine], %v; bar.sync 0; ret;",
     );
     same_in_laps(&text, false);
+}
+
+/// A sum of the block by halves, which fewer warps add to in each round.
+fn halves() -> String {
+    kernel(
+        ".reg .b32 %v, %l, %s, %i, %n; .reg .pred %p; .shared .align 4 .b8 part[1024];
+         mov.u32 %n, %tid.x;
+         mov.u32 %i, part; shl.b32 %s, %n, 2; add.u32 %i, %i, %s;
+         ld.global.b32 %v, [%mine]; st.shared.b32 [%i], %v;
+         mov.u32 %s, 128;
+         again:
+         bar.sync 0;
+         setp.ge.u32 %p, %n, %s; @%p bra skip;
+         shl.b32 %l, %s, 2; add.u32 %l, %i, %l;
+         ld.shared.b32 %v, [%l]; ld.shared.b32 %l, [%i]; add.u32 %v, %v, %l;
+         st.shared.b32 [%i], %v;
+         skip:
+         shr.u32 %s, %s, 1; setp.gt.u32 %p, %s, 0; @%p bra again;
+         ld.shared.b32 %v, [%i]; st.global.b32 [%mine], %v; ret;",
+    )
+}
+
+#[test]
+fn warps_that_have_nothing_to_add_in_later_rounds_are_the_same() {
+    for waits in [false, true] {
+        same_in_laps(&halves(), waits);
+    }
+}
+
+#[test]
+fn warps_of_blocks_of_any_size_are_the_same() {
+    for threads in [32, 64, 250] {
+        for waits in [false, true] {
+            same_in_laps_of(threads, &sums("", ""), waits);
+        }
+    }
+}
+
+#[test]
+fn warps_that_loop_for_different_times_between_barriers_are_the_same() {
+    let round = "add.u32 %l, %x, 1;
+         more: mad.lo.u32 %v, %v, 5, %l; sub.u32 %l, %l, 1;
+         setp.ne.u32 %q, %l, 0; @%q bra more;
+         st.shared.b32 [%i], %v;";
+    for waits in [false, true] {
+        same_in_laps(&sums("", round), waits);
+    }
+}
+
+#[test]
+fn warps_that_go_through_several_pieces_between_barriers_are_the_same() {
+    // A piece has up to 96 instructions.
+    let long = "mad.lo.u32 %v, %v, 3, %n; xor.b32 %v, %v, %x;".repeat(70);
+    for waits in [false, true] {
+        same_in_laps(&sums(&format!("{long} st.shared.b32 [%i], %v;"), ""), waits);
+    }
 }

@@ -297,11 +297,11 @@ impl Common {
         self.live.saturating_sub(arrived).saturating_sub(1) / WIDTH as u32
     }
 
-    /// How many whole warps can end before the last one, if nothing but their count looks at that.
+    /// How many whole warps can end, if nothing but their count looks at that.
     #[inline(always)]
     pub(super) fn room_to_end(&self) -> u32 {
         let is_free = self.cluster.is_none() && self.arrived == 0;
-        if is_free { self.live.saturating_sub(1) / WIDTH as u32 } else { 0 }
+        if is_free { self.live / WIDTH as u32 } else { 0 }
     }
 
     /// The state of a fragment that waits for the present round of a barrier.

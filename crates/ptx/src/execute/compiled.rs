@@ -7,15 +7,26 @@
 use super::access::Blocked;
 use super::block::Common;
 use super::engine::{ByPieces, Engine, calculate, guarded};
-use super::entrance::{Entered, Entrance, Found, Same};
+use super::entrance::{Entrance, Found};
 use super::registers::{fill_kernel_lines, leave_lines};
+use super::tally::{Tally, Way};
 use super::visit::{CALLS, Visit};
 use super::warp::{Fragment, State as Waits, Warp};
 use crate::code::{Code, Op, Special, UNGUARDED, WIDTH};
-use crate::jit::{Behind, Of, Piece, Position, Seen, Site, State};
+use crate::jit::{Behind, Left, Of, Piece, Position, Seen, Site, State};
+
+/// A turn that goes on by pieces.
+pub(super) struct Begun {
+    /// The most instructions.
+    pub(super) quantum: u32,
+    /// Those that are executed.
+    pub(super) spent: u32,
+    /// How the warp has left the next piece, if it has run that already.
+    pub(super) first: Option<Left>,
+}
 
 /// How pieces ended.
-enum Went {
+pub(super) enum Went {
     /// The turn is over.
     Turn,
     /// The interpreter goes on with it.
@@ -58,7 +69,7 @@ impl<'a> Engine<'a> {
             blocks: &raw const self.rules.shape.grid,
             visit: std::ptr::null_mut(),
         };
-        Entrance { state, same: None, entered: None, is_short: false }
+        Entrance { state, tally: Tally::new(), whole: None, entered: None, is_short: false }
     }
 
     /// Whether a piece may begin at a position, now or once it is made.
@@ -80,7 +91,7 @@ impl<'a> Engine<'a> {
 
     /// Runs a warp by pieces, and by the barriers and the ends between them, for up to `quantum`
     /// instructions: as far as all of its lanes are together.
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn by_pieces(
         &mut self,
         entrance: &mut Entrance<'a>,
@@ -98,12 +109,33 @@ impl<'a> Engine<'a> {
             Waits::Ready if fragment.mask == u32::MAX && fragment.is_kernel() && !turns => {}
             _ => return ByPieces::Rest(0),
         }
-        let pc = fragment.pc;
-        let (spent, went) = self.chain(entrance, common, warp, (pc, quantum));
+        let begun = Begun { quantum, spent: 0, first: entrance.entered.take() };
+        let (spent, went) = self.chain(entrance, common, warp, begun);
+        self.add_up(entrance, common, spent.into());
+        self.went(common, warp, (spent, went))
+    }
+
+    /// Adds what whole warps did by pieces to the figures, but for the instructions of warps.
+    #[inline(always)]
+    pub(super) fn add_up(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        common: &mut Common,
+        executed: u64,
+    ) {
+        entrance.tally.finish(common, self.reach.counts);
         let stats = &mut *self.reach.stats;
-        let executed = WIDTH as u64 * u64::from(spent);
-        stats.thread_instructions = stats.thread_instructions.wrapping_add(executed);
+        stats.thread_instructions = stats.thread_instructions.wrapping_add(WIDTH as u64 * executed);
         entrance.take_figures(stats);
+    }
+
+    /// How a warp's turn goes on after its pieces, and how many instructions they executed.
+    pub(super) fn went(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        (spent, went): (u32, Went),
+    ) -> ByPieces {
         match went {
             Went::Turn => ByPieces::Turn(spent),
             Went::Rest => ByPieces::Rest(spent),
@@ -117,27 +149,29 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Runs pieces one after the other from a position on. Gives how many instructions they executed.
-    #[inline(always)]
-    fn chain(
+    /// Runs pieces one after the other from the position of a whole warp on. Gives how many instructions of the
+    /// turn are executed.
+    #[inline(never)]
+    pub(super) fn chain(
         &mut self,
         entrance: &mut Entrance<'a>,
         common: &mut Common,
         warp: &mut Warp,
-        (mut pc, quantum): (u32, u32),
+        begun: Begun,
     ) -> (u32, Went) {
-        entrance.same = None;
+        let Some(fragment) = warp.fragments.first() else { return (0, Went::Rest) };
+        let Begun { quantum, mut spent, mut first } = begun;
+        let mut pc = fragment.pc;
         self.approach(&mut entrance.state, warp);
-        let mut spent = 0;
         let went = loop {
-            let entered = match entrance.entered.take() {
-                Some(entered) => Some(entered),
+            let entered = match first.take() {
+                Some(first) => Some(first),
                 None => {
                     let (state, at, left) = (&mut entrance.state, (Of::Whole, pc), quantum - spent);
                     self.enter_at(state, common, (&mut *warp, None), at, left)
                 }
             };
-            let Some(Entered { found, left, blocked }) = entered else {
+            let Some(left) = entered else {
                 // The next piece may be too long for the rest of a short turn.
                 if spent >= quantum || entrance.is_short && spent >= quantum / 2 {
                     break Went::Turn;
@@ -151,43 +185,30 @@ impl<'a> Engine<'a> {
                 }
                 continue;
             };
-            let (is_first, before) = (spent == 0, spent);
-            let state = &entrance.state;
-            let (begin, rest) = (state.begin, state.left);
-            (spent, pc) = (quantum - rest as u32 + left.last(), left.position());
-            self.reach.counts.note(begin as u32, begin as u32 + left.last());
-            if let Some(blocked) = blocked {
-                break Went::Blocked(blocked);
-            }
-            if left.is_apart() {
-                let (lanes, meeting) = state.apart();
-                if let Some(fragment) = warp.fragments.first_mut() {
-                    let others = fragment.split_off(lanes, meeting);
-                    warp.add(others);
+            let before = spent;
+            let way = Way { left, begin: entrance.state.begin as u32 };
+            (spent, pc) = (quantum - entrance.state.left as u32 + left.last(), left.position());
+            if spent >= quantum || !left.has_come() {
+                self.reach.counts.note(way.begin, way.begin + left.last());
+                if let Some(blocked) = self.blocked.take() {
+                    break Went::Blocked(blocked);
                 }
-                break if spent >= quantum { Went::Turn } else { Went::Rest };
+                if left.is_apart() {
+                    let (lanes, meeting) = entrance.state.apart();
+                    if let Some(fragment) = warp.fragments.first_mut() {
+                        let others = fragment.split_off(lanes, meeting);
+                        warp.add(others);
+                    }
+                    break if spent >= quantum { Went::Turn } else { Went::Rest };
+                }
+                match left.behind() {
+                    _ if spent >= quantum => break Went::Turn,
+                    Behind::Piece if spent == before => break Went::Rest,
+                    _ => continue,
+                }
             }
-            match left.behind() {
-                _ if spent >= quantum => break Went::Turn,
-                Behind::Piece if spent > before => continue,
-                Behind::Other => continue,
-                Behind::Piece => break Went::Rest,
-                Behind::Barrier(_) | Behind::End => {}
-            }
-            self.reach.counts.note(pc, pc + 1);
-            spent += 1;
-            if is_first {
-                let is_short = entrance.is_short;
-                entrance.same = Some(Same { found, left, rest, begin, spent, quantum, is_short });
-            }
-            let Behind::Barrier(index) = left.behind() else {
-                common.end_threads(warp, u32::MAX);
-                warp.end_fragments();
-                return (spent, Went::Turn);
-            };
-            pc += 1;
-            let waits = self.arrive(common, warp, (index, pc));
-            if waits != Waits::Ready || spent >= quantum {
+            (spent, pc) = (spent + 1, pc + 1);
+            if !self.come(entrance, common, warp, way) || spent >= quantum {
                 break Went::Turn;
             }
         };
@@ -197,15 +218,38 @@ impl<'a> Engine<'a> {
         (spent, went)
     }
 
-    /// A whole warp arrives at a barrier of all threads, and goes on at a position. Gives its state.
+    /// A whole warp comes to a barrier of all threads, or to its end. Returns whether it goes on at once.
     #[inline(always)]
-    fn arrive(&self, common: &mut Common, warp: &mut Warp, (index, next): (u8, u32)) -> Waits {
-        let round = common.arrive(index.into(), 0, WIDTH as u32, (0, 0));
-        let waits = common.waiting(round, || self.program.goes_evenly(next));
+    pub(super) fn come(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        common: &mut Common,
+        warp: &mut Warp,
+        way: Way,
+    ) -> bool {
+        let waits = entrance.tally.add(common, self.reach.counts, way);
+        let Behind::Barrier(index) = way.left.behind() else {
+            match waits {
+                Some(_) => warp.end(),
+                None => {
+                    common.end_threads(warp, u32::MAX);
+                    warp.end_fragments();
+                }
+            }
+            return false;
+        };
+        let next = way.left.position() + 1;
+        let waits = match waits {
+            Some(waits) => waits,
+            None => {
+                let round = common.arrive(index.into(), 0, WIDTH as u32, (0, 0));
+                common.waiting(round, || self.program.goes_evenly(next))
+            }
+        };
         if let Some(fragment) = warp.fragments.first_mut() {
-            (fragment.state, fragment.alone) = (waits, false);
+            (fragment.state, fragment.alone, fragment.pc) = (waits, false, next);
         }
-        waits
+        waits == Waits::Ready
     }
 
     /// Executes an instruction that no piece holds and behind which all lanes go on together. `None` for
@@ -253,16 +297,23 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The state gets the registers of a warp.
+    /// The state gets the registers of a warp, and the round of windows.
     #[inline(always)]
     pub(super) fn approach(&self, state: &mut State, warp: &mut Warp) {
+        self.lay_out(state, warp);
+        state.round = self.reach.kept.round();
+    }
+
+    /// The state gets the registers of a warp.
+    #[inline(always)]
+    pub(super) fn lay_out(&self, state: &mut State, warp: &mut Warp) {
         state.words = warp.words.as_mut_ptr().cast();
         state.doubles = warp.doubles.as_mut_ptr().cast();
         state.predicates = warp.predicates.as_mut_ptr();
         state.local = warp.local_pointer(0, 0);
         state.local_bytes = warp.local_bytes.into();
         state.thread = &raw const self.rules.shape.axes[warp.index as usize];
-        state.round = self.reach.kept.round();
+        (state.held, state.line_words, state.line_doubles) = warp.lines.pointers();
     }
 
     /// Runs a piece at a position for up to `left` instructions, for a part of the warp if one is named: the one
@@ -275,7 +326,7 @@ impl<'a> Engine<'a> {
         (warp, mut part): (&mut Warp, Option<&mut Fragment>),
         (of, pc): (Of, u32),
         left: u32,
-    ) -> Option<Entered<'a>> {
+    ) -> Option<Left> {
         let position = self.pieces.as_ref()?.compiled.at(of, pc);
         let last = position.and_then(Position::last);
         if let (Some(position), Some(piece)) = (position, last)
@@ -304,7 +355,7 @@ impl<'a> Engine<'a> {
         (warp, mut part): (&mut Warp, Option<&mut Fragment>),
         (of, pc, position): (Of, u32, Option<&'a Position>),
         left: u32,
-    ) -> Option<Entered<'a>> {
+    ) -> Option<Left> {
         let (mut is_tight, mut index) = (false, 0);
         let last = position.and_then(Position::last);
         while let Some(position) = position
@@ -343,19 +394,25 @@ impl<'a> Engine<'a> {
         (warp, part): (&mut Warp, Option<&mut Fragment>),
         found: Found<'a>,
         most: u32,
-    ) -> Option<Entered<'a>> {
-        self.lay_out(state, warp, found.piece);
-        let mut visit = Visit { engine: self, common, warp, part, blocked: None };
-        let left = visit.run(state, found.piece, most);
-        (!left.is_unfit()).then(|| visit.end(state, found, left))
+    ) -> Option<Left> {
+        state.sites = self.sites_of(found.piece);
+        self.visit(state, common, (warp, part), found, most)
     }
 
-    /// The state gets what a piece needs of a warp that it has the registers of.
+    /// The same where the state has the windows of the piece's accesses.
     #[inline(always)]
-    pub(super) fn lay_out(&mut self, state: &mut State, warp: &mut Warp, piece: &Piece) {
-        fill_kernel_lines(self.program, warp, piece.lanes);
-        (state.held, state.line_words, state.line_doubles) = warp.lines.pointers();
-        state.sites = self.sites_of(piece);
+    pub(super) fn visit(
+        &mut self,
+        state: &mut State,
+        common: &mut Common,
+        (warp, part): (&mut Warp, Option<&mut Fragment>),
+        found: Found<'a>,
+        most: u32,
+    ) -> Option<Left> {
+        fill_kernel_lines(self.program, warp, found.piece.lanes);
+        let mut visit = Visit { engine: self, common, warp, part };
+        let left = visit.run(state, found.piece, most);
+        (!left.is_unfit()).then(|| visit.end(state, found, left))
     }
 
     #[inline(never)]
@@ -396,7 +453,7 @@ impl<'a> Engine<'a> {
 
     /// The windows of a piece's accesses.
     #[inline(always)]
-    fn sites_of(&mut self, piece: &Piece) -> *mut Site {
+    pub(super) fn sites_of(&mut self, piece: &Piece) -> *mut Site {
         let Some(pieces) = &mut self.pieces else { return std::ptr::null_mut() };
         if pieces.sites.len() < (piece.first_site + piece.sites) as usize {
             pieces.sites.resize(pieces.compiled.sites(), Site::default());

@@ -31,6 +31,8 @@ pub(super) struct Engine<'a> {
     pub(super) room: &'a mut Option<Box<Room>>,
     /// `None` if all is interpreted.
     pub(super) pieces: Option<Pieces<'a>>,
+    /// The reason that an instruction of a piece stopped, until the piece is left.
+    pub(super) blocked: Option<Blocked>,
 }
 
 /// The effect of an instruction on its fragment.
@@ -53,6 +55,17 @@ pub(super) enum ByPieces {
     Rest(u32),
     /// The kernel ends by an instruction.
     Trap(u32, (u32, Box<Trap>)),
+}
+
+/// Turns of warps of a block, one after the other, that went by pieces alone.
+#[derive(Default)]
+pub(super) struct Lap {
+    /// How many there are.
+    pub(super) turns: usize,
+    /// The instructions that they executed.
+    pub(super) executed: u64,
+    /// The turn of the next warp, if it has begun: its most instructions, and how it went so far.
+    pub(super) begun: Option<(u32, ByPieces)>,
 }
 
 /// How a warp's turn ended.
@@ -83,7 +96,20 @@ impl<'a> Engine<'a> {
         let is_short =
             common.wake(warp) && warp.fragments.iter().any(|f| self.program.goes_evenly(f.pc));
         let quantum = entrance.begin_turn(is_short, quantum);
-        match self.by_pieces(entrance, common, warp, quantum) {
+        let by = self.by_pieces(entrance, common, warp, quantum);
+        self.go_on(entrance, common, warp, (quantum, by))
+    }
+
+    /// The rest of a turn that began by pieces.
+    #[inline(always)]
+    pub(super) fn go_on(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        common: &mut Common,
+        warp: &mut Warp,
+        (quantum, by): (u32, ByPieces),
+    ) -> Turn {
+        match by {
             ByPieces::Turn(executed) => Turn::of(executed),
             ByPieces::Rest(spent) => self.rest(entrance, common, warp, (quantum, spent)),
             ByPieces::Trap(executed, trap) => Turn { executed: executed.into(), trap: Some(trap) },

@@ -1,8 +1,8 @@
 //! The way of blocks' warps into compiled pieces.
 
-use super::access::Blocked;
 use super::block::Common;
 use super::report::Stats;
+use super::tally::{Tally, Way};
 use crate::code::FIRST_TURN;
 use crate::jit::{Left, Piece, Position, State};
 
@@ -10,10 +10,12 @@ use crate::jit::{Left, Piece, Position, State};
 pub(super) struct Entrance<'a> {
     /// The state that they are entered with.
     pub(super) state: State,
-    /// The turn before, if a warp may do the same.
-    pub(super) same: Option<Same<'a>>,
+    /// The whole warps that came to a barrier or to their end.
+    pub(super) tally: Tally,
+    /// The turn of a warp before, if that was all of the kernel.
+    pub(super) whole: Option<Whole<'a>>,
     /// How the next warp has left the first piece of its turn, if it has run that already.
-    pub(super) entered: Option<Entered<'a>>,
+    pub(super) entered: Option<Left>,
     /// Whether this turn of a warp is a short one, behind a barrier.
     pub(super) is_short: bool,
 }
@@ -26,33 +28,24 @@ pub(super) struct Found<'a> {
     pub(super) piece: &'a Piece,
 }
 
-/// A piece that was entered, how it was left, and the reason if an instruction stopped.
-pub(super) struct Entered<'a> {
-    pub(super) found: Found<'a>,
-    pub(super) left: Left,
-    pub(super) blocked: Option<Blocked>,
-}
-
-/// A turn of one piece, and of the barrier or the end behind it.
+/// A turn of one piece that is all of the kernel.
 #[derive(Clone, Copy)]
-pub(super) struct Same<'a> {
+pub(super) struct Whole<'a> {
     pub(super) found: Found<'a>,
-    pub(super) left: Left,
-    /// The instructions that were left in the turn, and the first one of the extent that was left.
+    pub(super) way: Way,
+    /// The instructions that were left in the turn when the extent began that was left.
     pub(super) rest: u64,
-    pub(super) begin: u64,
     /// All instructions of the turn, and how many it could have.
     pub(super) spent: u32,
     pub(super) quantum: u32,
-    /// Whether the turn was a short one, behind a barrier.
-    pub(super) is_short: bool,
 }
 
-impl Same<'_> {
+impl Whole<'_> {
     /// Whether a warp that left the piece so did the same.
     #[inline(always)]
     pub(super) fn is_repeated(&self, left: Left, state: &State) -> bool {
-        (left, state.left, state.begin) == (self.left, self.rest, self.begin)
+        let way = Way { left, begin: state.begin as u32 };
+        way == self.way && state.left == self.rest
     }
 }
 
@@ -69,12 +62,7 @@ impl Entrance<'_> {
     #[inline(always)]
     pub(super) fn begin_turn(&mut self, is_short: bool, quantum: u32) -> u32 {
         self.is_short = is_short;
-        match (&self.entered, self.same) {
-            // It has entered a piece with that many.
-            (Some(_), Some(same)) => same.quantum,
-            _ if is_short => quantum.min(FIRST_TURN),
-            _ => quantum,
-        }
+        if is_short { quantum.min(FIRST_TURN) } else { quantum }
     }
 
     /// Whether the next warp has run the first piece of its turn already.

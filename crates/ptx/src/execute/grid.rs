@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use super::access::{Reach, Trap};
-use super::block::{Block, Common, Shape};
+use super::block::{Block, Common};
 use super::count::{Counts, InstructionCounts};
 use super::engine::{Engine, Rules};
-use super::entrance::Entrance;
 use super::host::Host;
 use super::launch::Config;
-use super::memory::{Memory, Outstanding, Turn};
+use super::memory::{Memory, Outstanding};
 use super::pieces::Pieces;
 use super::report::{Cause, Report, Stats, Step};
 use super::slots::Slots;
+use super::turns::{Cursor, Stopped, Turns};
 use super::warp::{Bytes, State, Warp};
 use super::windows::Kept;
 use crate::code::WIDTH;
@@ -51,51 +51,6 @@ pub struct Run {
     /// The first illegal address, and the count of instructions at which the kernel ends at latest.
     fault: Option<(Box<Report>, u64)>,
     end: Option<Box<Report>>,
-}
-
-/// The place at which a run goes on.
-#[derive(Debug, Clone, Copy, Default)]
-struct Cursor {
-    /// The next block among the resident ones, and its next warp.
-    block: usize,
-    warp: usize,
-    /// Whether a warp has run since the first block had its turn.
-    progress: bool,
-    /// The rounds of barriers that the block had completed when its first warp began its turn.
-    rounds: u64,
-}
-
-impl Cursor {
-    /// The next block is this one, from its first warp on.
-    fn go_to(&mut self, block: usize) {
-        (self.block, self.warp) = (block, 0);
-    }
-
-    /// The block has ended. The one that takes its index is next.
-    fn end_block(&mut self, slots: &mut Slots, shape: &Shape) {
-        slots.end(self.block, shape);
-        (self.warp, self.progress) = (0, true);
-    }
-}
-
-/// The bounds of turns.
-struct Turns {
-    /// The most instructions of a turn.
-    quantum: u32,
-    /// Turns stop when warps have executed so many instructions in all.
-    target: u64,
-    /// Whether the memory looks at who accesses it.
-    watches: bool,
-    /// Whether the grid has no limit of instructions, and no warp was halted.
-    is_plain: bool,
-}
-
-/// A turn after which the kernel ends, or a warp of it.
-struct Stopped {
-    /// The instruction that stopped, and the reason.
-    trap: (u32, Box<Trap>),
-    /// How many accesses waited before the turn.
-    waiting: usize,
 }
 
 /// The sizes of a launch: its block, and the parameters that are too short for an address.
@@ -366,6 +321,7 @@ impl Run {
                 after,
                 sites: &mut self.sites,
             }),
+            blocked: None,
         };
         let mut entrance = engine.entrance();
         let index = self.cursor.block;
@@ -440,85 +396,6 @@ impl Run {
             block,
             thread: Common::thread(&self.rules.shape, warp as u32, lane as u32),
             address,
-        }
-    }
-}
-
-impl<'a> Engine<'a> {
-    /// How many instructions warps may still execute.
-    fn left(&self, turns: &Turns) -> u64 {
-        turns.target.saturating_sub(self.reach.stats.warp_instructions)
-    }
-
-    /// The warps of a block begin, but for the first ones that can run at once, to their ends. Gives how many
-    /// have ended.
-    fn begin_warps(
-        &mut self,
-        entrance: &mut Entrance<'a>,
-        block: &mut Block,
-        sample: &mut Option<Box<Warp>>,
-        turns: &Turns,
-    ) -> usize {
-        let mut ended = 0;
-        if turns.is_plain && !turns.watches {
-            let most = self.left(turns);
-            ended = self.at_once(entrance, &mut block.common, sample, most);
-        }
-        if block.common.live > 0 {
-            block.begin_warps(self.program, &self.rules.shape, (ended, self.old_registers()));
-            if let Some(sample) = sample.as_mut().filter(|_| entrance.has_entered()) {
-                std::mem::swap(&mut **sample, &mut block.warps[ended]);
-            }
-        }
-        ended
-    }
-
-    /// Turns of the warps of a block, up to one after which more is to be done than to take the next warp.
-    /// `waiting` is how many accesses wait before the first one.
-    fn turns_of_block(
-        &mut self,
-        entrance: &mut Entrance<'a>,
-        block: &mut Block,
-        cursor: &mut Cursor,
-        (turns, mut waiting): (&Turns, usize),
-    ) -> Option<Stopped> {
-        let Block { common, warps } = block;
-        let (slot, linear) = (common.slot, common.linear);
-        let mut warp = cursor.warp;
-        loop {
-            if warp == 0 {
-                cursor.rounds = common.rounds;
-            }
-            if !turns.watches {
-                let most = self.left(turns);
-                warp += self.lap(entrance, common, &mut warps[warp..], most);
-            }
-            if warp < warps.len() {
-                if turns.watches {
-                    self.reach.memory.turn(Turn { slot, block: linear, warp: warp as u32 });
-                }
-                self.reach.renew();
-                let turn = self.turn(entrance, common, &mut warps[warp], turns.quantum);
-                self.reach.stats.warp_instructions += turn.executed;
-                cursor.progress |= turn.executed > 0;
-                cursor.warp = warp;
-                if let Some(trap) = turn.trap {
-                    return Some(Stopped { trap, waiting });
-                }
-                let executed = self.reach.stats.warp_instructions;
-                if !turns.is_plain || common.live == 0 || executed >= turns.target {
-                    return None;
-                }
-                warp += 1;
-                waiting = self.reach.outstanding.len();
-            }
-            if warp == warps.len() {
-                cursor.warp = warp - 1;
-                if common.rounds == cursor.rounds {
-                    return None;
-                }
-                warp = 0;
-            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::access::Blocked;
 use super::block::Common;
-use super::engine::{ByPieces, Engine};
+use super::engine::{ByPieces, Engine, Lap};
 use super::entrance::Entrance;
 use super::warp::{Fragment, Old, Warp};
 
@@ -52,19 +52,19 @@ impl<'a> Engine<'a> {
         Ok(false)
     }
 
-    /// No warp does as another by pieces.
+    /// No turn goes by pieces.
     #[inline(always)]
     pub(super) fn lap(
         &mut self,
         _: &mut Entrance<'a>,
         _: &mut Common,
         _: &mut [Warp],
-        _: u64,
-    ) -> usize {
-        0
+        _: (u32, u64),
+    ) -> Lap {
+        Lap::default()
     }
 
-    /// No warp does as another by pieces.
+    /// No turn goes by pieces.
     #[inline(always)]
     pub(super) fn at_once(
         &mut self,
@@ -72,8 +72,8 @@ impl<'a> Engine<'a> {
         _: &mut Common,
         _: &mut Option<Box<Warp>>,
         _: u64,
-    ) -> usize {
-        0
+    ) -> Lap {
+        Lap::default()
     }
 
     /// Without a compiler it is not known which registers the kernel reads.

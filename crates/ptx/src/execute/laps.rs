@@ -1,73 +1,187 @@
-//! Warps of a block that do by compiled pieces just as the one before.
+//! Turns of the warps of a block, one after the other, by compiled pieces.
 //!
-//! Between two barriers most warps run the same piece, and leave it the same way. A lap runs that piece for
-//! one warp after the other, and adds up once what all of them did.
+//! Between two barriers most warps run the same piece. A lap runs it for one warp after the other, and adds up
+//! once what warps did that left it the same way.
 //!
 //! Many kernels are one such piece from their start to their end. Then one warp, the *sample*, stands for all
 //! warps of a block in turn: its registers hold values of the warp before, which the kernel never reads. So
 //! no warp of the block begins or ends.
 
 use super::block::Common;
-use super::engine::Engine;
-use super::entrance::{Entrance, Same};
+use super::compiled::{Begun, Went};
+use super::engine::{Engine, Lap};
+use super::entrance::{Entrance, Found, Whole};
 use super::pieces::Pieces;
+use super::registers::fill_kernel_lines;
+use super::tally::Way;
 use super::visit::Visit;
 use super::warp::{Old, State as Waits, Warp};
 use crate::code::WIDTH;
-use crate::jit::Behind;
+use crate::jit::{Behind, Of};
+
+/// Turns of warps of a block that begin by the same piece.
+struct Row<'a> {
+    found: Found<'a>,
+    /// The state of each warp before.
+    before: Waits,
+    /// The most instructions of each turn, and one more than those of all of them.
+    quantum: u32,
+    left: u64,
+}
+
+impl Row<'_> {
+    /// Whether a warp can begin such a turn.
+    #[inline(always)]
+    fn has(&self, warp: &Warp) -> bool {
+        let [fragment] = &warp.fragments[..] else { return false };
+        fragment.pc == self.found.pc
+            && fragment.state == self.before
+            && fragment.mask == u32::MAX
+            && fragment.is_kernel()
+            && !warp.taking_turns()
+    }
+}
 
 impl<'a> Engine<'a> {
-    /// Turns of warps that do as the one before, in order, up to the first one that does not. Gives how
-    /// many there are. The kernel executes fewer than `most` instructions in them, the last arrival at a
-    /// barrier is not among them, and neither is the last warp's end: these have effects on others.
+    /// Turns of warps of up to `quantum` instructions each, in order, up to the first one that does not go by
+    /// pieces alone. The kernel executes fewer than `most` instructions in them.
     #[inline(always)]
     pub(super) fn lap(
         &mut self,
         entrance: &mut Entrance<'a>,
         common: &mut Common,
         warps: &mut [Warp],
-        most: u64,
-    ) -> usize {
-        let Some(same) = entrance.same.filter(|_| entrance.entered.is_none()) else { return 0 };
-        let room = match same.left.behind() {
-            Behind::Barrier(index) => common.room(index),
-            _ => common.room_to_end(),
-        };
-        let room = u64::from(room).min(most.saturating_sub(1) / u64::from(same.spent));
-        let mut done = 0;
-        for warp in warps.iter_mut().take(room as usize) {
-            if !is_at(common, warp, &same) {
-                break;
-            }
-            self.approach(&mut entrance.state, warp);
-            let state = &mut entrance.state;
-            let Some(entered) = self.enter(state, common, (warp, None), same.found, same.quantum)
-            else {
+        (quantum, most): (u32, u64),
+    ) -> Lap {
+        let mut lap = Lap::default();
+        if self.pieces.is_none() || entrance.has_entered() {
+            return lap;
+        }
+        self.reach.renew();
+        let mut last = None;
+        while let Some(warp) = warps.get_mut(lap.turns)
+            && lap.executed + u64::from(quantum) < most
+        {
+            let Some((before, quantum)) = self.begins(entrance, common, warp, quantum) else {
                 break;
             };
-            if !same.is_repeated(entered.left, &entrance.state) {
-                entrance.entered = Some(entered);
+            if quantum == 0 {
+                lap.turns += 1;
+                continue;
+            }
+            let mut begun = Begun { quantum, spent: 0, first: None };
+            if let Some(found) = self.found(warp, quantum) {
+                let row = Row { found, before, quantum, left: most - lap.executed };
+                let of = &mut warps[lap.turns..];
+                let (turns, executed, last) = self.row(entrance, common, of, &row);
+                (lap.turns, lap.executed) = (lap.turns + turns, lap.executed + executed);
+                match last {
+                    Some(last) => begun = last,
+                    None => continue,
+                }
+            }
+            let warp = &mut warps[lap.turns];
+            if let Some(fragment) = warp.fragments.first_mut() {
+                fragment.state = Waits::Ready;
+            }
+            let (executed, went) = self.chain(entrance, common, warp, begun);
+            if let Went::Turn = went {
+                lap.turns += 1;
+                lap.executed += u64::from(executed);
+                continue;
+            }
+            last = Some((executed, went, quantum));
+            break;
+        }
+        let begun = last.as_ref().map_or(0, |(spent, ..)| u64::from(*spent));
+        self.add_up(entrance, common, lap.executed + begun);
+        if let Some((spent, went, quantum)) = last {
+            let warp = &mut warps[lap.turns];
+            lap.begun = Some((quantum, self.went(common, warp, (spent, went))));
+        }
+        lap
+    }
+
+    /// The turns of a row. Gives how many there are, the instructions that they executed, and the one after them
+    /// if that has begun and goes on after its piece.
+    #[inline(never)]
+    fn row(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        common: &mut Common,
+        warps: &mut [Warp],
+        row: &Row<'a>,
+    ) -> (usize, u64, Option<Begun>) {
+        let Row { found, quantum, left: most, .. } = *row;
+        let is_start = found.pc == self.program.functions[0].start;
+        entrance.state.round = self.reach.kept.round();
+        entrance.state.sites = self.sites_of(found.piece);
+        let (mut turns, mut executed) = (0, 0);
+        for warp in warps {
+            if !row.has(warp) || executed + u64::from(quantum) >= most {
                 break;
             }
-            match same.left.behind() {
-                Behind::Barrier(index) => {
-                    let Some(fragment) = warp.fragments.first_mut() else { break };
-                    fragment.pc = same.left.position() + 1;
-                    (fragment.state, fragment.alone) = (common.wait(index), false);
-                }
-                _ => warp.end(),
+            let state = &mut entrance.state;
+            self.lay_out(state, warp);
+            let first = self.visit(state, common, (&mut *warp, None), found, quantum);
+            let Some(left) = first else {
+                return (turns, executed, Some(Begun { quantum, spent: 0, first }));
+            };
+            let spent = quantum - state.left as u32 + left.last();
+            if spent >= quantum || !left.has_come() {
+                return (turns, executed, Some(Begun { quantum, spent: 0, first }));
             }
-            done += 1;
+            let way = Way { left, begin: state.begin as u32 };
+            if is_start && left.behind() == Behind::End {
+                let rest = state.left;
+                entrance.whole = Some(Whole { found, way, rest, spent: spent + 1, quantum });
+            }
+            if self.come(entrance, common, warp, way) && spent + 1 < quantum {
+                return (turns, executed, Some(Begun { quantum, spent: spent + 1, first: None }));
+            }
+            (turns, executed) = (turns + 1, executed + u64::from(spent) + 1);
         }
-        if done > 0 {
-            self.add_up(entrance, common, &same, done);
-        }
-        done as usize
+        (turns, executed, None)
+    }
+
+    /// The piece that was entered last where a whole warp is, if a turn has room for it.
+    #[inline(always)]
+    fn found(&self, warp: &Warp, quantum: u32) -> Option<Found<'a>> {
+        let pc = warp.fragments.first()?.pc;
+        let position = self.pieces.as_ref()?.compiled.at(Of::Whole, pc)?;
+        let piece = position.last()?;
+        (piece.most <= quantum && !piece.is_retired()).then_some(Found { pc, position, piece })
+    }
+
+    /// The state of a warp before a turn that may go by pieces, and the most instructions of that: none if the
+    /// warp waits, or has ended. `None` if only a part of the warp can go on.
+    #[inline(always)]
+    fn begins(
+        &self,
+        entrance: &mut Entrance<'_>,
+        common: &Common,
+        warp: &Warp,
+        quantum: u32,
+    ) -> Option<(Waits, u32)> {
+        let turns = warp.taking_turns();
+        let fragment = match &warp.fragments[..] {
+            [] => return Some((Waits::Ready, 0)),
+            [fragment] if fragment.mask == u32::MAX && fragment.is_kernel() && !turns => fragment,
+            _ => return None,
+        };
+        let before = fragment.state;
+        let is_short = match before {
+            Waits::Ready => false,
+            Waits::Barrier(_) if !common.is_over(before) => return Some((before, 0)),
+            Waits::Barrier(_) => self.program.goes_evenly(fragment.pc),
+            _ => return None,
+        };
+        Some((before, entrance.begin_turn(is_short, quantum)))
     }
 
     /// Turns of the warps of a block that has none yet, as far as each does as the one before: it runs one
-    /// piece from the start of the kernel to its end. Gives how many there are; all of their threads have
-    /// ended. The kernel executes fewer than `most` instructions in them.
+    /// piece from the start of the kernel to its end. All of their threads have ended. The kernel executes
+    /// fewer than `most` instructions in them.
     ///
     /// Where a warp does not, the entrance holds how it left the piece, and the sample is that warp.
     pub(super) fn at_once(
@@ -76,10 +190,12 @@ impl<'a> Engine<'a> {
         common: &mut Common,
         sample: &mut Option<Box<Warp>>,
         most: u64,
-    ) -> usize {
-        let Some(same) = entrance.same.filter(|same| self.is_whole_kernel(same)) else { return 0 };
-        let warps = self.rules.shape.threads / WIDTH as u32;
-        let room = u64::from(warps).min(most.saturating_sub(1) / u64::from(same.spent)) as u32;
+    ) -> Lap {
+        let mut lap = Lap::default();
+        let may_begin = |whole: &Whole<'_>| self.may_begin_so(whole);
+        let Some(whole) = entrance.whole.filter(may_begin) else { return lap };
+        let (warps, piece) = (self.rules.shape.threads / WIDTH as u32, whole.found.piece);
+        let room = u64::from(warps).min(most.saturating_sub(1) / u64::from(whole.spent)) as u32;
         let sample = sample.get_or_insert_with(|| {
             let mut sample = Box::<Warp>::default();
             sample.begin(self.program, 0, WIDTH as u32, Old::Any);
@@ -87,31 +203,32 @@ impl<'a> Engine<'a> {
         });
         let state = &mut entrance.state;
         self.approach(state, sample);
-        self.lay_out(state, sample, same.found.piece);
-        let mut visit = Visit { engine: self, common, warp: sample, part: None, blocked: None };
+        state.sites = self.sites_of(piece);
+        fill_kernel_lines(self.program, sample, piece.lanes);
+        let mut visit = Visit { engine: self, common, warp: sample, part: None };
         let mut done = 0;
         while done < room {
             visit.warp.index = done;
             state.thread = &raw const visit.engine.rules.shape.axes[done as usize];
-            let left = visit.run(state, same.found.piece, same.quantum);
-            if !same.is_repeated(left, state) {
-                entrance.entered = (!left.is_unfit()).then(|| visit.end(state, same.found, left));
+            let left = visit.run(state, piece, whole.quantum);
+            if !whole.is_repeated(left, state) {
+                entrance.entered = (!left.is_unfit()).then(|| visit.end(state, whole.found, left));
+                entrance.whole = None;
                 break;
             }
             done += 1;
         }
-        if done > 0 {
-            self.add_up(entrance, common, &same, done);
-        }
-        done as usize
+        entrance.tally.have_ended(whole.way, done);
+        lap.turns = done as usize;
+        lap.executed = u64::from(done) * u64::from(whole.spent);
+        self.add_up(entrance, common, lap.executed);
+        lap
     }
 
-    /// Whether a turn is all that a warp of the kernel does, and needs nothing of what a warp has when it
-    /// begins.
-    fn is_whole_kernel(&self, same: &Same<'_>) -> bool {
-        let kernel = &self.program.functions[0];
-        let is_whole = same.found.pc == kernel.start && same.left.behind() == Behind::End;
-        is_whole && !same.is_short && kernel.frame == 0 && self.old_registers() == Old::Any
+    /// Whether warps of the kernel can begin without what a warp has when it begins.
+    fn may_begin_so(&self, whole: &Whole<'_>) -> bool {
+        let may_run = !whole.found.piece.is_retired();
+        may_run && self.program.functions[0].frame == 0 && self.old_registers() == Old::Any
     }
 
     /// The values that registers need when a warp begins.
@@ -119,42 +236,4 @@ impl<'a> Engine<'a> {
         let reads_none = |pieces: &Pieces<'_>| pieces.compiled.reads_nothing_old();
         if self.pieces.as_ref().is_some_and(reads_none) { Old::Any } else { Old::Zero }
     }
-
-    /// Adds what warps did to the figures.
-    #[inline(always)]
-    fn add_up(
-        &mut self,
-        entrance: &mut Entrance<'a>,
-        common: &mut Common,
-        same: &Same<'a>,
-        warps: u32,
-    ) {
-        let (times, begin, pc) = (u64::from(warps), same.begin as u32, same.left.position());
-        let counts = &mut self.reach.counts;
-        counts.note_of(times, begin, begin + same.left.last());
-        counts.note_of(times, pc, pc + 1);
-        let (stats, executed) = (&mut *self.reach.stats, times * u64::from(same.spent));
-        stats.warp_instructions += executed;
-        stats.thread_instructions += WIDTH as u64 * executed;
-        entrance.take_figures(stats);
-        match same.left.behind() {
-            Behind::Barrier(index) => {
-                common.arrive(index.into(), 0, WIDTH as u32 * warps, (0, 0));
-            }
-            _ => common.live -= WIDTH as u32 * warps,
-        }
-    }
-}
-
-/// Whether all lanes of a warp can begin a turn like that of the warp before.
-#[inline(always)]
-fn is_at(common: &Common, warp: &Warp, same: &Same<'_>) -> bool {
-    let [fragment] = &warp.fragments[..] else { return false };
-    let may_go_on =
-        common.is_over(fragment.state) || !same.is_short && fragment.state == Waits::Ready;
-    may_go_on
-        && fragment.pc == same.found.pc
-        && fragment.mask == u32::MAX
-        && fragment.is_kernel()
-        && !warp.taking_turns()
 }

@@ -51,7 +51,10 @@ mod service;
 mod slots;
 mod spin;
 mod start;
+#[cfg(all(feature = "jit", not(miri), any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod tally;
 mod transfer;
+mod turns;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod vectors;
 #[cfg(all(feature = "jit", not(miri), any(target_arch = "x86_64", target_arch = "aarch64")))]

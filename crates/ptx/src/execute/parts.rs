@@ -7,7 +7,7 @@
 use super::access::Blocked;
 use super::block::Common;
 use super::engine::Engine;
-use super::entrance::{Entered, Entrance};
+use super::entrance::Entrance;
 use super::warp::{Fragment, Warp};
 use crate::jit::Of;
 
@@ -36,7 +36,7 @@ impl<'a> Engine<'a> {
         let at = (Of::Part, fragment.pc);
         let part = (&mut *warp, Some(&mut *fragment));
         let entered = self.enter_at(state, common, part, at, left);
-        let Some(Entered { left: way, blocked, .. }) = entered else { return Ok(false) };
+        let Some(way) = entered else { return Ok(false) };
         let state = &mut entrance.state;
         let executed = left - state.left as u32 + way.last();
         self.reach.counts.note(state.begin as u32, state.begin as u32 + way.last());
@@ -54,6 +54,6 @@ impl<'a> Engine<'a> {
             warp.add(others);
         }
         entrance.take_figures(stats);
-        blocked.map_or(Ok(executed > 0), Err)
+        self.blocked.take().map_or(Ok(executed > 0), Err)
     }
 }

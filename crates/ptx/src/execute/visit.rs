@@ -1,11 +1,11 @@
 //! The functions that compiled pieces call while they run: the interpreter executes instructions for them, and
 //! finds bytes that no window of theirs has.
 
-use super::access::{Blocked, Reach};
+use super::access::Reach;
 use super::block::Common;
 use super::collective::shuffled;
 use super::engine::Engine;
-use super::entrance::{Entered, Found};
+use super::entrance::Found;
 use super::memory::Kind;
 use super::registers::fill_kernel_lines;
 use super::warp::{Fragment, Warp};
@@ -22,8 +22,6 @@ pub(super) struct Visit<'v, 'e> {
     pub(super) warp: &'v mut Warp,
     /// The part of the warp that runs; `None` if it is all of it.
     pub(super) part: Option<&'v mut Fragment>,
-    /// The reason that an instruction stopped.
-    pub(super) blocked: Option<Blocked>,
 }
 
 impl<'e> Visit<'_, 'e> {
@@ -39,7 +37,16 @@ impl<'e> Visit<'_, 'e> {
 
     /// A piece that fitted was left.
     #[inline(always)]
-    pub(super) fn end(mut self, state: &mut State, found: Found<'e>, left: Left) -> Entered<'e> {
+    pub(super) fn end(mut self, state: &mut State, found: Found<'e>, left: Left) -> Left {
+        if state.has_met | state.no_line != 0 {
+            self.note(state, found);
+        }
+        left
+    }
+
+    /// Notes that lanes met, and that a result is no line.
+    #[cold]
+    fn note(&mut self, state: &mut State, found: Found<'e>) {
         if std::mem::take(&mut state.has_met) != 0 {
             self.has_met();
         }
@@ -48,7 +55,6 @@ impl<'e> Visit<'_, 'e> {
         {
             pieces.compiled.note_no_line(found.position, found.piece, instruction as u32);
         }
-        Entered { found, left, blocked: self.blocked }
     }
 
     /// Lanes that came apart are together again. They begin anew to count how long they loop.
@@ -74,12 +80,12 @@ impl<'e> Visit<'_, 'e> {
                 done
             }
         };
-        self.blocked = done.err();
-        if !keeps && self.blocked.is_none() {
+        engine.blocked = done.err();
+        if !keeps && engine.blocked.is_none() {
             fill_kernel_lines(engine.program, warp, engine.program.ops[position as usize].writes);
         }
         state.round = engine.reach.kept.round();
-        self.blocked.is_some()
+        engine.blocked.is_some()
     }
 }
 

@@ -173,7 +173,7 @@ impl Exchange {
 }
 
 /// How a piece was left, as compiled code returns it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Left(u64);
 
 /// The instruction behind a piece.
@@ -251,6 +251,13 @@ impl Left {
     #[inline(always)]
     pub(crate) fn is_apart(self) -> bool {
         self.0 & APART != 0
+    }
+
+    /// Whether all lanes are at a barrier, or at the end.
+    #[inline(always)]
+    pub(crate) fn has_come(self) -> bool {
+        let is_whole = self.0 & (STOPPED | UNFIT | APART) == 0;
+        is_whole && matches!(self.behind(), Behind::Barrier(_) | Behind::End)
     }
 
     /// The next instruction's kind.

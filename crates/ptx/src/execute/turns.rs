@@ -1,0 +1,146 @@
+//! Turns of the warps of a resident block.
+
+use super::access::Trap;
+use super::block::{Block, Shape};
+use super::engine::{Engine, Lap};
+use super::entrance::Entrance;
+use super::memory::Turn;
+use super::slots::Slots;
+use super::warp::Warp;
+
+/// The place at which a run goes on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Cursor {
+    /// The next block among the resident ones, and its next warp.
+    pub(super) block: usize,
+    pub(super) warp: usize,
+    /// Whether a warp has run since the first block had its turn.
+    pub(super) progress: bool,
+    /// The rounds of barriers that the block had completed when its first warp began its turn.
+    pub(super) rounds: u64,
+}
+
+impl Cursor {
+    /// The next block is this one, from its first warp on.
+    pub(super) fn go_to(&mut self, block: usize) {
+        (self.block, self.warp) = (block, 0);
+    }
+
+    /// The block has ended. The one that takes its index is next.
+    pub(super) fn end_block(&mut self, slots: &mut Slots, shape: &Shape) {
+        slots.end(self.block, shape);
+        (self.warp, self.progress) = (0, true);
+    }
+}
+
+/// The bounds of turns.
+pub(super) struct Turns {
+    /// The most instructions of a turn.
+    pub(super) quantum: u32,
+    /// Turns stop when warps have executed so many instructions in all.
+    pub(super) target: u64,
+    /// Whether the memory looks at who accesses it.
+    pub(super) watches: bool,
+    /// Whether the grid has no limit of instructions, and no warp was halted.
+    pub(super) is_plain: bool,
+}
+
+/// A turn after which the kernel ends, or a warp of it.
+pub(super) struct Stopped {
+    /// The instruction that stopped, and the reason.
+    pub(super) trap: (u32, Box<Trap>),
+    /// How many accesses waited before the turn.
+    pub(super) waiting: usize,
+}
+
+impl<'a> Engine<'a> {
+    /// How many instructions warps may still execute.
+    fn left(&self, turns: &Turns) -> u64 {
+        turns.target.saturating_sub(self.reach.stats.warp_instructions)
+    }
+
+    /// The warps of a block begin, but for the first ones that can run at once, to their ends. Gives how many
+    /// have ended.
+    pub(super) fn begin_warps(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        block: &mut Block,
+        sample: &mut Option<Box<Warp>>,
+        turns: &Turns,
+    ) -> usize {
+        let mut ended = 0;
+        if turns.is_plain && !turns.watches {
+            let most = self.left(turns);
+            let lap = self.at_once(entrance, &mut block.common, sample, most);
+            self.reach.stats.warp_instructions += lap.executed;
+            ended = lap.turns;
+        }
+        if block.common.live > 0 {
+            block.begin_warps(self.program, &self.rules.shape, (ended, self.old_registers()));
+            if let Some(sample) = sample.as_mut().filter(|_| entrance.has_entered()) {
+                std::mem::swap(&mut **sample, &mut block.warps[ended]);
+            }
+        }
+        ended
+    }
+
+    /// Turns of the warps of a block, up to one after which more is to be done than to take the next warp.
+    /// `waiting` is how many accesses wait before the first one.
+    pub(super) fn turns_of_block(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        block: &mut Block,
+        cursor: &mut Cursor,
+        (turns, mut waiting): (&Turns, usize),
+    ) -> Option<Stopped> {
+        let Block { common, warps } = block;
+        let (slot, linear) = (common.slot, common.linear);
+        let mut warp = cursor.warp;
+        loop {
+            if warp == 0 {
+                cursor.rounds = common.rounds;
+            }
+            let mut lap = Lap::default();
+            if turns.is_plain && !turns.watches {
+                let bounds = (turns.quantum, self.left(turns));
+                lap = self.lap(entrance, common, &mut warps[warp..], bounds);
+                self.reach.stats.warp_instructions += lap.executed;
+                cursor.progress |= lap.executed > 0;
+                warp += lap.turns;
+            }
+            if warp < warps.len() {
+                let next = &mut warps[warp];
+                let turn = match lap.begun {
+                    Some(begun) => self.go_on(entrance, common, next, begun),
+                    None => {
+                        if turns.watches {
+                            let index = warp as u32;
+                            self.reach.memory.turn(Turn { slot, block: linear, warp: index });
+                        }
+                        self.reach.renew();
+                        self.turn(entrance, common, next, turns.quantum)
+                    }
+                };
+                self.reach.stats.warp_instructions += turn.executed;
+                cursor.progress |= turn.executed > 0;
+                cursor.warp = warp;
+                if let Some(trap) = turn.trap {
+                    return Some(Stopped { trap, waiting });
+                }
+                let executed = self.reach.stats.warp_instructions;
+                if !turns.is_plain || common.live == 0 || executed >= turns.target {
+                    return None;
+                }
+                warp += 1;
+                waiting = self.reach.outstanding.len();
+            }
+            if warp == warps.len() {
+                cursor.warp = warp - 1;
+                if common.rounds == cursor.rounds {
+                    return None;
+                }
+                warp = 0;
+            }
+        }
+    }
+}
