@@ -173,3 +173,19 @@ fn warps_that_go_through_several_pieces_between_barriers_are_the_same() {
         same_in_laps(&sums(&format!("{long} st.shared.b32 [%i], %v;"), ""), waits);
     }
 }
+
+#[test]
+fn warps_that_wait_at_the_barrier_that_others_leave_are_the_same() {
+    // The last warp to arrive goes on at once, and waits for the next round where the others go on from.
+    let text = kernel(
+        ".reg .b32 %v, %n, %t; .reg .pred %p;
+         mov.u32 %n, 0; ld.global.b32 %v, [%mine];
+         again:
+         bar.sync 0;
+         mad.lo.u32 %v, %v, 5, %n; add.u32 %n, %n, 1; setp.lt.u32 %p, %n, 6; @%p bra again;
+         mov.u32 %t, %clock; xor.b32 %v, %v, %t; st.global.b32 [%mine], %v; ret;",
+    );
+    for waits in [false, true] {
+        same_in_laps(&text, waits);
+    }
+}
