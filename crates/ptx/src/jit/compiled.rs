@@ -211,23 +211,28 @@ impl Compiled {
         let mut after = after.saturating_mul(of.patience());
         let targets = self.targets.get_or_init(|| Targets::of(program));
         let is_tail = of == Of::Tail;
-        if !is_tail && visits >= after && targets.is_within(program, of, position) {
+        let is_within = !is_tail && visits >= after && targets.is_within(program, of, position);
+        if is_within {
             after = after.saturating_mul(WITHIN);
         }
         if visits < after {
             return at.visits.store(visits + 1, Ordering::Relaxed);
         }
-        // The positions that are visited as often are worth their code in this piece, too.
+        // The positions that are visited as often are worth their code in this piece, too. A turn that begins
+        // within straight code comes once to the piece behind it, and goes on by that.
+        let is_whole = !is_tail && !is_within;
         let is_worth = |other: u32| {
             let is_visited =
                 |at: &Position| at.has_pieces() || at.visits.load(Ordering::Relaxed) >= after / 4;
-            !is_tail && positions.get(other as usize).is_some_and(is_visited)
+            is_whole && positions.get(other as usize).is_some_and(is_visited)
         };
+        let end = at.next_piece().filter(|_| is_within);
         let parts = self.positions[Of::Part as usize].get();
         let has_parts = |other: u32| {
             parts.and_then(|all| all.get(other as usize)).is_some_and(Position::was_visited)
         };
-        let extents = Extent::all((program, targets), (of, position), is_worth, has_parts);
+        let of_piece = (of, position, end.unwrap_or(u32::MAX));
+        let extents = Extent::all((program, targets), of_piece, is_worth, has_parts);
         self.make(program, (of, extents), at, calls, seen);
         if at.has_pieces() && !is_tail {
             note_piece(&positions[..position as usize], position);

@@ -63,17 +63,18 @@ impl Extent {
         Self { start, end, inputs: Vec::new(), detours: Vec::new() }
     }
 
-    /// The extents of the piece from a position on: that of the position, and those to which it leads and
-    /// that `is_worth` its code says yes to. None if the piece is too short. `has_parts` says where parts of
-    /// warps have been.
+    /// The extents of the piece from a position on: that of the position, which ends before another one, and
+    /// those to which it leads and that `is_worth` its code says yes to. None if the piece is too short.
+    /// `has_parts` says where parts of warps have been.
     pub(super) fn all(
         whole: (&Program, &Targets),
-        (of, start): (Of, u32),
+        (of, start, end): (Of, u32, u32),
         is_worth: impl Fn(u32) -> bool,
         has_parts: impl Fn(u32) -> bool,
     ) -> Option<Vec<Self>> {
         let program = whole.0;
-        let first = Self::at(whole, of, start);
+        let mut first = Self::at(whole, of, start);
+        first.end = first.end.min(end);
         if first.end - start < of.least() {
             return None;
         }
