@@ -8,7 +8,7 @@ mod machine;
 mod pieces;
 
 use machine::kernel;
-use pieces::{Launched, same_in_steps};
+use pieces::{Launched, same_in_steps, same_within};
 
 /// Compares launches of blocks of 256 threads with turns and steps of several lengths.
 #[track_caller]
@@ -77,11 +77,15 @@ fn warps_that_go_other_ways_between_barriers_are_the_same() {
 
 #[test]
 fn warps_that_end_before_others_meet_are_the_same() {
-    for ends in ["3", "0", "7"] {
-        let behind = format!("setp.eq.u32 %q, %x, {ends}; @%q bra out;");
-        let text = sums(&behind, "").replace("ret;", "out: ret;");
-        for waits in [false, true] {
-            same_in_laps(&text, waits);
+    // At an end that a piece reaches, and at one that none does.
+    let last = "st.global.b32 [%mine], %v;";
+    for (end, first) in [("ret;", "out: ret;"), (last, &format!("out: {last}"))] {
+        for ends in ["3", "0", "7"] {
+            let behind = format!("setp.eq.u32 %q, %x, {ends}; @%q bra out;");
+            let text = sums(&behind, "").replace(end, first);
+            for waits in [false, true] {
+                same_in_laps(&text, waits);
+            }
         }
     }
 }
@@ -176,16 +180,40 @@ fn warps_that_go_through_several_pieces_between_barriers_are_the_same() {
 
 #[test]
 fn warps_that_wait_at_the_barrier_that_others_leave_are_the_same() {
-    // The last warp to arrive goes on at once, and waits for the next round where the others go on from.
-    let text = kernel(
-        ".reg .b32 %v, %n, %t; .reg .pred %p;
+    // Warp 3 arrives last, goes on at once, and waits again where the others go on from. Warp 5 takes several
+    // turns to get there, so warp 3 still waits when its next turn comes.
+    let late = |warp, go: &str| {
+        format!(
+            "setp.ne.u32 %q, %x, {warp}; @%q bra {go}; mov.u32 %t, 0;
+             {go}_more: mad.lo.u32 %v, %v, 3, %t; add.u32 %t, %t, 1;
+             setp.lt.u32 %q, %t, 60; @%q bra {go}_more;
+             {go}:"
+        )
+    };
+    let text = kernel(&format!(
+        ".reg .b32 %v, %n, %t, %x; .reg .pred %p, %q;
+         mov.u32 %x, %tid.x; shr.u32 %x, %x, 5;
          mov.u32 %n, 0; ld.global.b32 %v, [%mine];
+         {}
          again:
          bar.sync 0;
+         {}
          mad.lo.u32 %v, %v, 5, %n; add.u32 %n, %n, 1; setp.lt.u32 %p, %n, 6; @%p bra again;
          mov.u32 %t, %clock; xor.b32 %v, %v, %t; st.global.b32 [%mine], %v; ret;",
-    );
+        late(3, "go"),
+        late(5, "on")
+    ));
     for waits in [false, true] {
         same_in_laps(&text, waits);
+    }
+}
+
+#[test]
+fn warps_that_come_to_the_limit_of_a_grid_end_the_same() {
+    let text = sums("", "");
+    let (quantum, block) = (512, [256, 1]);
+    let launched = Launched { text: &text, name: "k", grid: 3, block, waits: false, quantum };
+    for limit in [50, 200, 500, 1_000, 2_000, 3_000] {
+        same_within(launched, limit);
     }
 }

@@ -138,6 +138,12 @@ pub(crate) fn same_in_steps(launched: Launched<'_>, step: u64) {
     same_in(launched, Bounds { limit: None, step });
 }
 
+/// Compares runs that end after so many instructions of warps, or by themselves.
+#[track_caller]
+pub(crate) fn same_within(launched: Launched<'_>, limit: u64) {
+    same_in(launched, Bounds { limit: Some(limit), step: 1 << 20 });
+}
+
 /// Compares runs that end by themselves, by pieces that were made after so many visits: they have detours.
 #[track_caller]
 pub(crate) fn same_after(launched: Launched<'_>, after: u32) {
