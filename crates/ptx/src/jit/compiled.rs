@@ -70,6 +70,8 @@ pub(crate) struct Position {
     visits: AtomicU32,
     /// The next position at which a piece begins; 0 if there is none.
     next: AtomicU32,
+    /// Whether a piece holds it that begins elsewhere.
+    is_held: AtomicBool,
     /// There if a piece was made: most positions have none, and few of them fit in a processor's cache.
     variants: OnceLock<Box<Variants>>,
 }
@@ -120,6 +122,20 @@ impl Position {
     #[inline(always)]
     pub(crate) fn next_piece(&self) -> Option<u32> {
         Some(self.next.load(Ordering::Relaxed)).filter(|next| *next > 0)
+    }
+
+    /// A piece that begins elsewhere holds it. The warps that were here may run by that piece now, so their
+    /// visits say nothing more.
+    fn hold(&self) {
+        if !self.is_closed() {
+            self.visits.store(0, Ordering::Relaxed);
+        }
+        self.is_held.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a piece holds it that begins elsewhere.
+    fn is_held(&self) -> bool {
+        self.is_held.load(Ordering::Relaxed)
     }
 
     /// Whether no piece will be made.
@@ -218,12 +234,14 @@ impl Compiled {
         if visits < after {
             return at.visits.store(visits + 1, Ordering::Relaxed);
         }
-        // The positions that are visited as often are worth their code in this piece, too. A turn that begins
-        // within straight code comes once to the piece behind it, and goes on by that.
-        let is_whole = !is_tail && !is_within;
+        // The positions that are visited as often are worth their code in this piece, too. But a turn that
+        // begins within straight code, or in the code of another piece, comes to that piece and goes on by it.
+        let is_whole = !is_tail && !is_within && !at.is_held();
         let is_worth = |other: u32| {
-            let is_visited =
-                |at: &Position| at.has_pieces() || at.visits.load(Ordering::Relaxed) >= after / 4;
+            let is_visited = |at: &Position| {
+                let visits = at.visits.load(Ordering::Relaxed);
+                at.has_pieces() || at.is_held() || visits >= after / 4
+            };
             is_whole && positions.get(other as usize).is_some_and(is_visited)
         };
         let end = at.next_piece().filter(|_| is_within);
@@ -233,9 +251,12 @@ impl Compiled {
         };
         let of_piece = (of, position, end.unwrap_or(u32::MAX));
         let extents = Extent::all((program, targets), of_piece, is_worth, has_parts);
+        let held: Vec<_> = extents.iter().flatten().map(|e| e.start..e.end).collect();
         self.make(program, (of, extents), at, calls, seen);
         if at.has_pieces() && !is_tail {
             note_piece(&positions[..position as usize], position);
+            let others = held.into_iter().flatten().filter(|held| *held != position);
+            others.filter_map(|other| positions.get(other as usize)).for_each(Position::hold);
         }
     }
 
