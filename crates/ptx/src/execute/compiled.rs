@@ -69,7 +69,7 @@ impl<'a> Engine<'a> {
             blocks: &raw const self.rules.shape.grid,
             visit: std::ptr::null_mut(),
         };
-        Entrance { state, tally: Tally::new(), whole: None, entered: None, is_short: false }
+        Entrance { state, tally: Tally::default(), whole: None, entered: None, is_short: false }
     }
 
     /// Whether a piece may begin at a position, now or once it is made.
@@ -102,11 +102,10 @@ impl<'a> Engine<'a> {
         if self.pieces.is_none() {
             return ByPieces::Rest(0);
         }
-        let turns = warp.taking_turns();
-        let [fragment] = &mut warp.fragments[..] else { return ByPieces::Rest(0) };
+        let [fragment] = &warp.fragments[..] else { return ByPieces::Rest(0) };
         match fragment.state {
             Waits::Barrier(_) => return ByPieces::Turn(0),
-            Waits::Ready if fragment.mask == u32::MAX && fragment.is_kernel() && !turns => {}
+            Waits::Ready if warp.together().is_some() => {}
             _ => return ByPieces::Rest(0),
         }
         let begun = Begun { quantum, spent: 0, first: entrance.entered.take() };
@@ -334,6 +333,7 @@ impl<'a> Engine<'a> {
             && !piece.is_retired()
         {
             let (found, lanes) = (Found { pc, position, piece }, (&mut *warp, part.as_deref_mut()));
+            state.sites = self.sites_of(piece);
             let entered = self.enter(state, common, lanes, found, left);
             if entered.is_some() {
                 return entered;
@@ -369,6 +369,7 @@ impl<'a> Engine<'a> {
                 continue;
             }
             let (found, lanes) = (Found { pc, position, piece }, (&mut *warp, part.as_deref_mut()));
+            state.sites = self.sites_of(piece);
             let entered = self.enter(state, common, lanes, found, left);
             if entered.is_some() {
                 position.set_last(at);
@@ -384,24 +385,10 @@ impl<'a> Engine<'a> {
         None
     }
 
-    /// Runs a piece for up to `most` instructions, for a part of the warp if one is named. `None` if it does
-    /// not fit.
+    /// Runs a piece for up to `most` instructions, for a part of the warp if one is named. The state has the
+    /// windows of its accesses. `None` if it does not fit.
     #[inline(always)]
     pub(super) fn enter(
-        &mut self,
-        state: &mut State,
-        common: &mut Common,
-        (warp, part): (&mut Warp, Option<&mut Fragment>),
-        found: Found<'a>,
-        most: u32,
-    ) -> Option<Left> {
-        state.sites = self.sites_of(found.piece);
-        self.visit(state, common, (warp, part), found, most)
-    }
-
-    /// The same where the state has the windows of the piece's accesses.
-    #[inline(always)]
-    pub(super) fn visit(
         &mut self,
         state: &mut State,
         common: &mut Common,

@@ -57,17 +57,6 @@ pub(super) enum ByPieces {
     Trap(u32, (u32, Box<Trap>)),
 }
 
-/// Turns of warps of a block, one after the other, that went by pieces alone.
-#[derive(Default)]
-pub(super) struct Lap {
-    /// How many there are.
-    pub(super) turns: usize,
-    /// The instructions that they executed.
-    pub(super) executed: u64,
-    /// The turn of the next warp, if it has begun: its most instructions, and how it went so far.
-    pub(super) begun: Option<(u32, ByPieces)>,
-}
-
 /// How a warp's turn ended.
 pub(super) struct Turn {
     pub(super) executed: u64,

@@ -4,8 +4,9 @@ use std::marker::PhantomData;
 
 use super::access::Blocked;
 use super::block::Common;
-use super::engine::{ByPieces, Engine, Lap};
+use super::engine::{ByPieces, Engine};
 use super::entrance::Entrance;
+use super::turns::Lap;
 use super::warp::{Fragment, Old, Warp};
 
 impl<'a> Engine<'a> {

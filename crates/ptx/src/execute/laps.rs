@@ -9,13 +9,14 @@
 
 use super::block::Common;
 use super::compiled::{Begun, Went};
-use super::engine::{Engine, Lap};
+use super::engine::Engine;
 use super::entrance::{Entrance, Found, Whole};
 use super::pieces::Pieces;
 use super::registers::fill_kernel_lines;
 use super::tally::Way;
+use super::turns::Lap;
 use super::visit::Visit;
-use super::warp::{Old, State as Waits, Warp};
+use super::warp::{Fragment, Old, State as Waits, Warp};
 use crate::code::WIDTH;
 use crate::jit::{Behind, Of};
 
@@ -24,21 +25,18 @@ struct Row<'a> {
     found: Found<'a>,
     /// The state of each warp before.
     before: Waits,
-    /// The most instructions of each turn, and one more than those of all of them.
+    /// The most instructions of each turn.
     quantum: u32,
-    left: u64,
+    /// The kernel executes fewer instructions in all of them.
+    most: u64,
 }
 
 impl Row<'_> {
     /// Whether a warp can begin such a turn.
     #[inline(always)]
     fn has(&self, warp: &Warp) -> bool {
-        let [fragment] = &warp.fragments[..] else { return false };
-        fragment.pc == self.found.pc
-            && fragment.state == self.before
-            && fragment.mask == u32::MAX
-            && fragment.is_kernel()
-            && !warp.taking_turns()
+        let is_at = |at: &Fragment| at.pc == self.found.pc && at.state == self.before;
+        warp.together().is_some_and(is_at)
     }
 }
 
@@ -58,7 +56,6 @@ impl<'a> Engine<'a> {
             return lap;
         }
         self.reach.renew();
-        let mut last = None;
         while let Some(warp) = warps.get_mut(lap.turns)
             && lap.executed + u64::from(quantum) < most
         {
@@ -71,12 +68,12 @@ impl<'a> Engine<'a> {
             }
             let mut begun = Begun { quantum, spent: 0, first: None };
             if let Some(found) = self.found(warp, quantum) {
-                let row = Row { found, before, quantum, left: most - lap.executed };
+                let row = Row { found, before, quantum, most: most - lap.executed };
                 let of = &mut warps[lap.turns..];
-                let (turns, executed, last) = self.row(entrance, common, of, &row);
+                let (turns, executed, next) = self.row(entrance, common, of, &row);
                 (lap.turns, lap.executed) = (lap.turns + turns, lap.executed + executed);
-                match last {
-                    Some(last) => begun = last,
+                match next {
+                    Some(next) => begun = next,
                     None => continue,
                 }
             }
@@ -90,15 +87,11 @@ impl<'a> Engine<'a> {
                 lap.executed += u64::from(executed);
                 continue;
             }
-            last = Some((executed, went, quantum));
-            break;
+            self.add_up(entrance, common, lap.executed + u64::from(executed));
+            lap.begun = Some((quantum, self.went(common, warp, (executed, went))));
+            return lap;
         }
-        let begun = last.as_ref().map_or(0, |(spent, ..)| u64::from(*spent));
-        self.add_up(entrance, common, lap.executed + begun);
-        if let Some((spent, went, quantum)) = last {
-            let warp = &mut warps[lap.turns];
-            lap.begun = Some((quantum, self.went(common, warp, (spent, went))));
-        }
+        self.add_up(entrance, common, lap.executed);
         lap
     }
 
@@ -112,7 +105,7 @@ impl<'a> Engine<'a> {
         warps: &mut [Warp],
         row: &Row<'a>,
     ) -> (usize, u64, Option<Begun>) {
-        let Row { found, quantum, left: most, .. } = *row;
+        let Row { found, quantum, most, .. } = *row;
         let is_start = found.pc == self.program.functions[0].start;
         entrance.state.round = self.reach.kept.round();
         entrance.state.sites = self.sites_of(found.piece);
@@ -123,7 +116,7 @@ impl<'a> Engine<'a> {
             }
             let state = &mut entrance.state;
             self.lay_out(state, warp);
-            let first = self.visit(state, common, (&mut *warp, None), found, quantum);
+            let first = self.enter(state, common, (&mut *warp, None), found, quantum);
             let Some(left) = first else {
                 return (turns, executed, Some(Begun { quantum, spent: 0, first }));
             };
@@ -163,12 +156,10 @@ impl<'a> Engine<'a> {
         warp: &Warp,
         quantum: u32,
     ) -> Option<(Waits, u32)> {
-        let turns = warp.taking_turns();
-        let fragment = match &warp.fragments[..] {
-            [] => return Some((Waits::Ready, 0)),
-            [fragment] if fragment.mask == u32::MAX && fragment.is_kernel() && !turns => fragment,
-            _ => return None,
-        };
+        if warp.fragments.is_empty() {
+            return Some((Waits::Ready, 0));
+        }
+        let fragment = warp.together()?;
         let before = fragment.state;
         let is_short = match before {
             Waits::Ready => false,

@@ -10,7 +10,7 @@ use crate::code::WIDTH;
 use crate::jit::{Behind, Left};
 
 /// How a whole warp left a piece before a barrier or its end, which it executed, too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Way {
     pub(super) left: Left,
     /// The first instruction of the extent that was left.
@@ -27,7 +27,7 @@ impl Way {
 }
 
 /// How many warps in a row came the same way.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Tally {
     way: Way,
     warps: u32,
@@ -38,12 +38,6 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// No warp has come.
-    pub(super) fn new() -> Self {
-        let way = Way { left: Left::default(), begin: 0 };
-        Self { way, warps: 0, room: 0, waits: State::Ready }
-    }
-
     /// A warp came. Gives its state, or `None` if it is the last that a barrier waits for, or others look at
     /// its end.
     #[inline(always)]

@@ -2,7 +2,7 @@
 
 use super::access::Trap;
 use super::block::{Block, Shape};
-use super::engine::{Engine, Lap};
+use super::engine::{ByPieces, Engine};
 use super::entrance::Entrance;
 use super::memory::Turn;
 use super::slots::Slots;
@@ -43,6 +43,17 @@ pub(super) struct Turns {
     pub(super) watches: bool,
     /// Whether the grid has no limit of instructions, and no warp was halted.
     pub(super) is_plain: bool,
+}
+
+/// Turns of warps of a block, one after the other, that went by pieces alone.
+#[derive(Default)]
+pub(super) struct Lap {
+    /// How many there are.
+    pub(super) turns: usize,
+    /// The instructions that they executed.
+    pub(super) executed: u64,
+    /// The turn of the next warp, if it has begun: its most instructions, and how it went so far.
+    pub(super) begun: Option<(u32, ByPieces)>,
 }
 
 /// A turn after which the kernel ends, or a warp of it.

@@ -234,6 +234,14 @@ impl Warp {
         }
     }
 
+    /// The fragment of a warp with all lanes together in the kernel itself, which no other takes turns with.
+    #[inline(always)]
+    pub(super) fn together(&self) -> Option<&Fragment> {
+        let [fragment] = &self.fragments[..] else { return None };
+        let is_whole = fragment.mask == u32::MAX && fragment.is_kernel() && !self.taking_turns();
+        is_whole.then_some(fragment)
+    }
+
     /// Adds a fragment.
     pub(super) fn add(&mut self, fragment: Fragment) {
         let place = self.placed(fragment);
