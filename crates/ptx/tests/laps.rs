@@ -9,6 +9,8 @@ mod pieces;
 
 use machine::kernel;
 use pieces::{Launched, same_in_steps, same_within};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 
 /// Compares launches of blocks of 256 threads with turns and steps of several lengths.
 #[track_caller]
@@ -216,5 +218,141 @@ fn warps_that_come_to_the_limit_of_a_grid_end_the_same() {
     let launched = Launched { text: &text, name: "k", grid: 3, block, waits: false, quantum };
     for limit in [50, 200, 500, 1_000, 2_000, 3_000] {
         same_within(launched, limit);
+    }
+}
+
+/// Rounds between barriers of all threads. Each warp notes when it has its turn among those of its block, and
+/// among those of all blocks: it counts, and no other warp does meanwhile.
+fn noted(rounds: u32, each: &str) -> String {
+    kernel(&format!(
+        ".reg .b32 %v, %l, %k, %n, %x, %c, %i; .reg .pred %p, %q;
+         .shared .align 4 .b8 count[4]; .shared .align 4 .b8 part[1024];
+         mov.u32 %n, %tid.x; shr.u32 %x, %n, 5;
+         mov.u32 %i, part; shl.b32 %l, %n, 2; add.u32 %i, %i, %l;
+         ld.global.b32 %v, [%mine]; mov.u32 %k, 0;
+         again:
+         ld.shared.b32 %c, [count]; add.u32 %c, %c, 1; st.shared.b32 [count], %c;
+         mad.lo.u32 %v, %v, 33, %c;
+         ld.global.b32 %c, [%out + 4096]; add.u32 %c, %c, 3; st.global.b32 [%out + 4096], %c;
+         mad.lo.u32 %v, %v, 5, %c;
+         {each}
+         bar.sync 0;
+         add.u32 %k, %k, 1; setp.lt.u32 %p, %k, {rounds}; @%p bra again;
+         out: st.global.b32 [%mine], %v; ret;"
+    ))
+}
+
+#[test]
+fn warps_take_their_turns_in_the_same_order() {
+    for threads in [64, 224, 256] {
+        for waits in [false, true] {
+            same_in_laps_of(threads, &noted(9, ""), waits);
+            // At another barrier, too.
+            same_in_laps_of(threads, &noted(5, "bar.sync 1; add.u32 %v, %v, %n;"), waits);
+        }
+    }
+}
+
+#[test]
+fn blocks_take_their_turns_in_the_same_order() {
+    // In some rounds warps do not come to the barrier in one turn, or one of them does not. Then the next block
+    // has its turns.
+    let slow = |of: &str| {
+        format!(
+            "rem.u32 %l, %k, 4; setp.ne.u32 %q, %l, 2; @%q bra quick; {of} mov.u32 %l, 0;
+             slow: ld.global.b32 %c, [%out + 4096]; add.u32 %c, %c, 7;
+             st.global.b32 [%out + 4096], %c; mad.lo.u32 %v, %v, 5, %c;
+             add.u32 %l, %l, 1; setp.lt.u32 %q, %l, 200; @%q bra slow;
+             quick:"
+        )
+    };
+    for of in ["", "setp.ne.u32 %q, %x, 1; @%q bra quick;", "setp.ne.u32 %q, %x, 0; @%q bra quick;"]
+    {
+        for threads in [64, 256] {
+            same_in_laps_of(threads, &noted(9, &slow(of)), false);
+        }
+    }
+}
+
+#[test]
+fn a_short_turn_that_goes_on_behind_a_barrier_stays_short() {
+    // Behind the first barrier warps go on evenly, as they store long after they load. Behind the other they do
+    // not, and the turn of the last one has few instructions left.
+    let long = "mad.lo.u32 %v, %v, 3, %n;".repeat(20);
+    let each = format!(
+        "ld.shared.b32 %l, [%i]; add.u32 %v, %v, %l; {long} st.shared.b32 [%i], %v;
+         bar.sync 1; {long}{long}{long}
+         ld.shared.b32 %c, [count]; add.u32 %c, %c, 1; st.shared.b32 [count], %c;
+         mad.lo.u32 %v, %v, 33, %c;"
+    );
+    for waits in [false, true] {
+        same_in_laps(&noted(5, &each), waits);
+    }
+}
+
+#[test]
+fn turns_that_end_at_a_barrier_are_the_same() {
+    let text = noted(5, "");
+    for quantum in 12..48 {
+        let (block, waits) = ([256, 1], false);
+        let launched = Launched { text: &text, name: "k", grid: 2, block, waits, quantum };
+        same_in_steps(launched, 1 << 20);
+    }
+}
+
+#[test]
+fn warps_that_meet_at_one_barrier_in_two_places_are_the_same() {
+    // No piece holds the atomic. So one warp comes to its place by two, where the others come by one.
+    for warp in 0..8 {
+        let each = format!(
+            "setp.eq.u32 %q, %x, {warp}; @%q bra other; bar.sync 0; bra.uni join;
+             other: atom.global.add.u32 %l, [%mine], 1; add.u32 %v, %v, %l;
+             mul.lo.u32 %v, %v, 3; xor.b32 %v, %v, %k; bar.sync 0; add.u32 %v, %v, 5;
+             join:"
+        );
+        for waits in [false, true] {
+            same_in_laps(&noted(10, &each), waits);
+        }
+    }
+}
+
+/// A deed of some warps or lanes in a round, of eight kinds.
+fn deed(kind: u32, warp: u32, number: u32) -> String {
+    match kind {
+        0 => format!("setp.eq.u32 %q, %x, {warp}; @%q bra out;"),
+        1 => format!(
+            "setp.ne.u32 %q, %x, {warp}; @%q bra not{number};
+             mad.lo.u32 %v, %v, 3, %k; st.shared.b32 [%i], %v; not{number}:"
+        ),
+        2 => format!(
+            "setp.lt.u32 %q, %n, {}; @%q bra low{number};
+             add.u32 %v, %v, 7; st.shared.b32 [%i], %v; low{number}:",
+            warp * 32 + 9
+        ),
+        3 => format!("bar.sync {}; ld.shared.b32 %l, [%i]; add.u32 %v, %v, %l;", warp % 3),
+        4 => format!(
+            "add.u32 %l, %x, {warp}; more{number}: mad.lo.u32 %v, %v, 5, %l;
+             setp.gt.u32 %q, %l, 3; sub.u32 %l, %l, 1; @%q bra more{number};"
+        ),
+        5 => "mad.lo.u32 %v, %v, 3, %n; xor.b32 %v, %v, %x;".repeat(40),
+        6 => format!(
+            "bar.warp.sync -1; setp.eq.u32 %q, %k, {warp}; @%q atom.global.add.u32 %l, [%mine], 1;"
+        ),
+        _ => format!(
+            "setp.gt.u32 %q, %k, {warp}; @%q add.u32 %i, %i, 0; mov.u32 %l, %clock; add.u32 %v, %v, %l;"
+        ),
+    }
+}
+
+#[test]
+fn warps_of_random_rounds_are_the_same() {
+    for seed in 0..48 {
+        let mut numbers = StdRng::seed_from_u64(seed);
+        let deeds = numbers.random_range(1..5);
+        let mut next =
+            |number| deed(numbers.random_range(0..8), numbers.random_range(0..8), number);
+        let each: String = (0..deeds).map(&mut next).collect();
+        let threads = [64, 96, 256][seed as usize % 3];
+        same_in_laps_of(threads, &noted(6, &each), seed % 2 == 0);
     }
 }

@@ -10,10 +10,10 @@ use super::engine::{ByPieces, Engine, calculate, guarded};
 use super::entrance::{Entrance, Found};
 use super::registers::{fill_kernel_lines, leave_lines};
 use super::tally::{Tally, Way};
-use super::visit::{CALLS, Visit};
+use super::visit::{CALLS, Visit, Warps};
 use super::warp::{Fragment, State as Waits, Warp};
 use crate::code::{Code, Op, Special, UNGUARDED, WIDTH};
-use crate::jit::{Behind, Left, Of, Piece, Position, Seen, Site, State};
+use crate::jit::{Behind, Left, Of, Own, Piece, Position, Seen, Site, State};
 
 /// A turn that goes on by pieces.
 pub(super) struct Begun {
@@ -29,6 +29,8 @@ pub(super) struct Begun {
 pub(super) enum Went {
     /// The turn is over.
     Turn,
+    /// The warp came last to a barrier, and goes on with its turn.
+    Met,
     /// The interpreter goes on with it.
     Rest,
     /// An instruction stopped.
@@ -39,37 +41,44 @@ impl<'a> Engine<'a> {
     /// The way of blocks' warps into pieces.
     pub(super) fn entrance(&mut self) -> Entrance<'a> {
         let state = State {
-            words: std::ptr::null_mut(),
-            doubles: std::ptr::null_mut(),
-            predicates: std::ptr::null_mut(),
-            line_words: std::ptr::null_mut(),
-            line_doubles: std::ptr::null_mut(),
-            held: std::ptr::null_mut(),
+            warp: std::ptr::null(),
+            last: std::ptr::null(),
+            quantum: 0,
+            way: 0,
+            way_begin: 0,
+            rest: 0,
             params: self.reach.params.pointer(),
             shared: std::ptr::null_mut(),
             shared_bytes: 0,
-            local: std::ptr::null_mut(),
-            local_bytes: 0,
             sites: std::ptr::null_mut(),
             round: 0,
             read: 0,
+            counts: self.reach.counts.pointer(),
             written: 0,
             left: 0,
-            counts: self.reach.counts.pointer(),
             begin: 0,
             lanes: 0,
             meeting: 0,
             spins: 0,
-            idle: 0,
-            has_met: 0,
             no_line: 0,
-            thread: std::ptr::null(),
             block: std::ptr::null(),
             threads: &raw const self.rules.shape.block,
             blocks: &raw const self.rules.shape.grid,
+            idle: 0,
+            has_met: 0,
             visit: std::ptr::null_mut(),
         };
-        Entrance { state, tally: Tally::default(), whole: None, entered: None, is_short: false }
+        Entrance {
+            state,
+            of_warp: Vec::new(),
+            of_block: Vec::new(),
+            members: Vec::new(),
+            of_sample: Vec::new(),
+            tally: Tally::default(),
+            whole: None,
+            entered: None,
+            is_short: false,
+        }
     }
 
     /// Whether a piece may begin at a position, now or once it is made.
@@ -108,10 +117,16 @@ impl<'a> Engine<'a> {
             Waits::Ready if warp.together().is_some() => {}
             _ => return ByPieces::Rest(0),
         }
-        let begun = Begun { quantum, spent: 0, first: entrance.entered.take() };
-        let (spent, went) = self.chain(entrance, common, warp, begun);
-        self.add_up(entrance, common, spent.into());
-        self.went(common, warp, (spent, went))
+        let mut begun = Begun { quantum, spent: 0, first: entrance.entered.take() };
+        loop {
+            let (spent, went) = self.chain(entrance, common, warp, begun);
+            if let Went::Met = went {
+                begun = Begun { quantum, spent, first: None };
+                continue;
+            }
+            self.add_up(entrance, common, spent.into());
+            return self.went(common, warp, (spent, went));
+        }
     }
 
     /// Adds what whole warps did by pieces to the figures, but for the instructions of warps.
@@ -137,7 +152,7 @@ impl<'a> Engine<'a> {
     ) -> ByPieces {
         match went {
             Went::Turn => ByPieces::Turn(spent),
-            Went::Rest => ByPieces::Rest(spent),
+            Went::Rest | Went::Met => ByPieces::Rest(spent),
             Went::Blocked(blocked) => {
                 let Some(fragment) = warp.fragments.pop() else { return ByPieces::Rest(spent) };
                 match self.block(common, warp, fragment, blocked) {
@@ -161,7 +176,7 @@ impl<'a> Engine<'a> {
         let Some(fragment) = warp.fragments.first() else { return (0, Went::Rest) };
         let Begun { quantum, mut spent, mut first } = begun;
         let mut pc = fragment.pc;
-        self.approach(&mut entrance.state, warp);
+        self.approach(entrance, warp);
         let went = loop {
             let entered = match first.take() {
                 Some(first) => Some(first),
@@ -207,9 +222,8 @@ impl<'a> Engine<'a> {
                 }
             }
             (spent, pc) = (spent + 1, pc + 1);
-            if !self.come(entrance, common, warp, way) || spent >= quantum {
-                break Went::Turn;
-            }
+            let goes_on = self.come(entrance, common, warp, way);
+            break if goes_on && spent < quantum { Went::Met } else { Went::Turn };
         };
         if let Some(fragment) = warp.fragments.first_mut() {
             fragment.pc = pc;
@@ -227,28 +241,18 @@ impl<'a> Engine<'a> {
         way: Way,
     ) -> bool {
         let waits = entrance.tally.add(common, self.reach.counts, way);
-        let Behind::Barrier(index) = way.left.behind() else {
-            match waits {
-                Some(_) => warp.end(),
-                None => {
-                    common.end_threads(warp, u32::MAX);
-                    warp.end_fragments();
-                }
-            }
-            return false;
-        };
-        let next = way.left.position() + 1;
-        let waits = match waits {
-            Some(waits) => waits,
-            None => {
+        let waits = match (waits, way.left.behind()) {
+            (Some(waits), _) => waits,
+            (None, Behind::Barrier(index)) => {
                 let round = common.arrive(index.into(), 0, WIDTH as u32, (0, 0));
-                common.waiting(round, || self.program.goes_evenly(next))
+                common.waiting(round, || self.program.goes_evenly(way.left.position() + 1))
+            }
+            (None, _) => {
+                common.end_threads(warp, u32::MAX);
+                Waits::Ready
             }
         };
-        if let Some(fragment) = warp.fragments.first_mut() {
-            (fragment.state, fragment.alone, fragment.pc) = (waits, false, next);
-        }
-        waits == Waits::Ready
+        way.take(warp, waits)
     }
 
     /// Executes an instruction that no piece holds and behind which all lanes go on together. `None` for
@@ -296,23 +300,30 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The state gets the registers of a warp, and the round of windows.
+    /// A warp is the next one that enters pieces.
     #[inline(always)]
-    pub(super) fn approach(&self, state: &mut State, warp: &mut Warp) {
-        self.lay_out(state, warp);
-        state.round = self.reach.kept.round();
+    pub(super) fn approach(&self, entrance: &mut Entrance<'_>, warp: &mut Warp) {
+        let thread = warp.index;
+        entrance.set_warp(self.own(warp, 0, thread));
+        entrance.state.round = self.reach.kept.round();
     }
 
-    /// The state gets the registers of a warp.
+    /// The registers of a warp at a place, with the coordinates of one of the block's warps.
     #[inline(always)]
-    pub(super) fn lay_out(&self, state: &mut State, warp: &mut Warp) {
-        state.words = warp.words.as_mut_ptr().cast();
-        state.doubles = warp.doubles.as_mut_ptr().cast();
-        state.predicates = warp.predicates.as_mut_ptr();
-        state.local = warp.local_pointer(0, 0);
-        state.local_bytes = warp.local_bytes.into();
-        state.thread = &raw const self.rules.shape.axes[warp.index as usize];
-        (state.held, state.line_words, state.line_doubles) = warp.lines.pointers();
+    pub(super) fn own(&self, warp: &mut Warp, place: usize, thread: u32) -> Own {
+        let (held, line_words, line_doubles) = warp.lines.pointers();
+        Own {
+            words: warp.words.as_mut_ptr().cast(),
+            doubles: warp.doubles.as_mut_ptr().cast(),
+            predicates: warp.predicates.as_mut_ptr(),
+            line_words,
+            line_doubles,
+            held,
+            local: warp.local_pointer(0, 0),
+            local_bytes: warp.local_bytes.into(),
+            thread: &raw const self.rules.shape.axes[thread as usize],
+            place,
+        }
     }
 
     /// Runs a piece at a position for up to `left` instructions, for a part of the warp if one is named: the one
@@ -397,9 +408,14 @@ impl<'a> Engine<'a> {
         most: u32,
     ) -> Option<Left> {
         fill_kernel_lines(self.program, warp, found.piece.lanes);
-        let mut visit = Visit { engine: self, common, warp, part };
-        let left = visit.run(state, found.piece, most);
-        (!left.is_unfit()).then(|| visit.end(state, found, left))
+        let warps = Warps::Each(std::slice::from_mut(warp));
+        let mut visit = Visit { engine: self, common, warps, part };
+        let left = visit.run(state, found.piece, (most, most));
+        if left.is_unfit() {
+            return None;
+        }
+        visit.end(state, found);
+        Some(left)
     }
 
     #[inline(never)]

@@ -4,12 +4,19 @@ use super::block::Common;
 use super::report::Stats;
 use super::tally::{Tally, Way};
 use crate::code::FIRST_TURN;
-use crate::jit::{Left, Piece, Position, State};
+use crate::jit::{Left, Own, Piece, Position, State};
 
 /// The way of blocks' warps into pieces.
 pub(super) struct Entrance<'a> {
     /// The state that they are entered with.
     pub(super) state: State,
+    /// The registers of the warp that enters one.
+    pub(super) of_warp: Vec<Own>,
+    /// The same of the members of a phase, twice in a row, and their places in the block.
+    pub(super) of_block: Vec<Own>,
+    pub(super) members: Vec<usize>,
+    /// The same of all warps that a sample stands for.
+    pub(super) of_sample: Vec<Own>,
     /// The whole warps that came to a barrier or to their end.
     pub(super) tally: Tally,
     /// The turn of a warp before, if that was all of the kernel.
@@ -33,23 +40,20 @@ pub(super) struct Found<'a> {
 pub(super) struct Whole<'a> {
     pub(super) found: Found<'a>,
     pub(super) way: Way,
-    /// The instructions that were left in the turn when the extent began that was left.
-    pub(super) rest: u64,
-    /// All instructions of the turn, and how many it could have.
-    pub(super) spent: u32,
+    /// How many instructions it could have.
     pub(super) quantum: u32,
 }
 
-impl Whole<'_> {
-    /// Whether a warp that left the piece so did the same.
-    #[inline(always)]
-    pub(super) fn is_repeated(&self, left: Left, state: &State) -> bool {
-        let way = Way { left, begin: state.begin as u32 };
-        way == self.way && state.left == self.rest
-    }
-}
-
 impl Entrance<'_> {
+    /// One warp is next, with these registers.
+    #[inline(always)]
+    pub(super) fn set_warp(&mut self, own: Own) {
+        self.of_warp.clear();
+        self.of_warp.push(own);
+        self.state.warp = self.of_warp.as_ptr();
+        self.state.last = self.state.warp;
+    }
+
     /// The warps of a block come.
     #[inline(always)]
     pub(super) fn enter_block(&mut self, common: &mut Common) {

@@ -6,7 +6,7 @@ use super::access::Blocked;
 use super::block::Common;
 use super::engine::{ByPieces, Engine};
 use super::entrance::Entrance;
-use super::turns::Lap;
+use super::turns::{Cursor, Lap};
 use super::warp::{Fragment, Old, Warp};
 
 impl<'a> Engine<'a> {
@@ -60,6 +60,7 @@ impl<'a> Engine<'a> {
         _: &mut Entrance<'a>,
         _: &mut Common,
         _: &mut [Warp],
+        _: &mut Cursor,
         _: (u32, u64),
     ) -> Lap {
         Lap::default()

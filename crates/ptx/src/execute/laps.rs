@@ -1,54 +1,36 @@
 //! Turns of the warps of a block, one after the other, by compiled pieces.
 //!
-//! Between two barriers most warps run the same piece. A lap runs it for one warp after the other, and adds up
-//! once what warps did that left it the same way.
+//! Where all warps of a block go from barrier to barrier together, phases run them. Each other warp goes by a
+//! chain of pieces.
 //!
-//! Many kernels are one such piece from their start to their end. Then one warp, the *sample*, stands for all
-//! warps of a block in turn: its registers hold values of the warp before, which the kernel never reads. So
-//! no warp of the block begins or ends.
+//! Many kernels are one piece from their start to their end. Then one warp, the *sample*, stands for all warps of
+//! a block in turn: its registers hold values of the warp before, which the kernel never reads. So no warp of the
+//! block begins or ends.
 
 use super::block::Common;
 use super::compiled::{Begun, Went};
 use super::engine::Engine;
 use super::entrance::{Entrance, Found, Whole};
+use super::phases::Then;
 use super::pieces::Pieces;
 use super::registers::fill_kernel_lines;
 use super::tally::Way;
-use super::turns::Lap;
-use super::visit::Visit;
-use super::warp::{Fragment, Old, State as Waits, Warp};
+use super::turns::{Cursor, Lap};
+use super::visit::{Visit, Warps};
+use super::warp::{Old, State as Waits, Warp};
 use crate::code::WIDTH;
-use crate::jit::{Behind, Of};
-
-/// Turns of warps of a block that begin by the same piece.
-struct Row<'a> {
-    found: Found<'a>,
-    /// The state of each warp before.
-    before: Waits,
-    /// The most instructions of each turn.
-    quantum: u32,
-    /// The kernel executes fewer instructions in all of them.
-    most: u64,
-}
-
-impl Row<'_> {
-    /// Whether a warp can begin such a turn.
-    #[inline(always)]
-    fn has(&self, warp: &Warp) -> bool {
-        let is_at = |at: &Fragment| at.pc == self.found.pc && at.state == self.before;
-        warp.together().is_some_and(is_at)
-    }
-}
+use crate::jit::Of;
 
 impl<'a> Engine<'a> {
-    /// Turns of warps of up to `quantum` instructions each, in order, up to the first one that does not go by
-    /// pieces alone. The kernel executes fewer than `most` instructions in them.
+    /// Turns of the warps of a block from the one of the cursor on, of up to `quantum` instructions each, up to the
+    /// first one that does not go by pieces alone. The kernel executes fewer than `most` instructions in them.
     #[inline(always)]
     pub(super) fn lap(
         &mut self,
         entrance: &mut Entrance<'a>,
         common: &mut Common,
         warps: &mut [Warp],
+        cursor: &mut Cursor,
         (quantum, most): (u32, u64),
     ) -> Lap {
         let mut lap = Lap::default();
@@ -56,118 +38,95 @@ impl<'a> Engine<'a> {
             return lap;
         }
         self.reach.renew();
-        while let Some(warp) = warps.get_mut(lap.turns)
-            && lap.executed + u64::from(quantum) < most
-        {
-            let Some((before, quantum)) = self.begins(entrance, common, warp, quantum) else {
-                break;
+        let mut goes_on = None;
+        let stopped = loop {
+            let mut begun = match goes_on.take() {
+                Some(begun) => begun,
+                None if cursor.warp == warps.len() => break None,
+                None if lap.executed + u64::from(quantum) >= most => break None,
+                None => match self.begins(entrance, common, &mut warps[cursor.warp], quantum) {
+                    Some(0) => {
+                        cursor.warp += 1;
+                        continue;
+                    }
+                    Some(quantum) => Begun { quantum, spent: 0, first: None },
+                    None => break None,
+                },
             };
-            if quantum == 0 {
-                lap.turns += 1;
-                continue;
-            }
-            let mut begun = Begun { quantum, spent: 0, first: None };
-            if let Some(found) = self.found(warp, quantum) {
-                let row = Row { found, before, quantum, most: most - lap.executed };
-                let of = &mut warps[lap.turns..];
-                let (turns, executed, next) = self.row(entrance, common, of, &row);
-                (lap.turns, lap.executed) = (lap.turns + turns, lap.executed + executed);
-                match next {
-                    Some(next) => begun = next,
-                    None => continue,
+            let own = begun.quantum;
+            if self.may_be_together(entrance, &warps[cursor.warp], &begun) {
+                let turn = (cursor.warp, begun.spent);
+                let bounds = (quantum, most - lap.executed);
+                if let Some(phased) = self.phases(entrance, common, warps, turn, bounds, cursor) {
+                    lap.executed += phased.executed;
+                    cursor.warp = phased.warp;
+                    match phased.then {
+                        Then::Begins => continue,
+                        Then::GoesOn(spent) => begun.spent = spent,
+                        Then::Went(spent, went) => break Some((own, spent, went)),
+                    }
                 }
             }
-            let warp = &mut warps[lap.turns];
-            if let Some(fragment) = warp.fragments.first_mut() {
-                fragment.state = Waits::Ready;
+            let (spent, went) = self.chain(entrance, common, &mut warps[cursor.warp], begun);
+            match went {
+                Went::Turn => {
+                    (lap.executed, cursor.warp) = (lap.executed + u64::from(spent), cursor.warp + 1)
+                }
+                Went::Met => goes_on = Some(Begun { quantum: own, spent, first: None }),
+                went => break Some((own, spent, went)),
             }
-            let (executed, went) = self.chain(entrance, common, warp, begun);
-            if let Went::Turn = went {
-                lap.turns += 1;
-                lap.executed += u64::from(executed);
-                continue;
-            }
-            self.add_up(entrance, common, lap.executed + u64::from(executed));
-            lap.begun = Some((quantum, self.went(common, warp, (executed, went))));
-            return lap;
-        }
-        self.add_up(entrance, common, lap.executed);
+        };
+        let spent = stopped.as_ref().map_or(0, |(_, spent, _)| u64::from(*spent));
+        self.add_up(entrance, common, lap.executed + spent);
+        lap.begun = stopped.map(|(own, spent, went)| {
+            (own, self.went(common, &mut warps[cursor.warp], (spent, went)))
+        });
         lap
     }
 
-    /// The turns of a row. Gives how many there are, the instructions that they executed, and the one after them
-    /// if that has begun and goes on after its piece.
-    #[inline(never)]
-    fn row(
-        &mut self,
-        entrance: &mut Entrance<'a>,
-        common: &mut Common,
-        warps: &mut [Warp],
-        row: &Row<'a>,
-    ) -> (usize, u64, Option<Begun>) {
-        let Row { found, quantum, most, .. } = *row;
-        let is_start = found.pc == self.program.functions[0].start;
-        entrance.state.round = self.reach.kept.round();
-        entrance.state.sites = self.sites_of(found.piece);
-        let (mut turns, mut executed) = (0, 0);
-        for warp in warps {
-            if !row.has(warp) || executed + u64::from(quantum) >= most {
-                break;
-            }
-            let state = &mut entrance.state;
-            self.lay_out(state, warp);
-            let first = self.enter(state, common, (&mut *warp, None), found, quantum);
-            let Some(left) = first else {
-                return (turns, executed, Some(Begun { quantum, spent: 0, first }));
-            };
-            let spent = quantum - state.left as u32 + left.last();
-            if spent >= quantum || !left.has_come() {
-                return (turns, executed, Some(Begun { quantum, spent: 0, first }));
-            }
-            let way = Way { left, begin: state.begin as u32 };
-            if is_start && left.behind() == Behind::End {
-                let rest = state.left;
-                entrance.whole = Some(Whole { found, way, rest, spent: spent + 1, quantum });
-            }
-            if self.come(entrance, common, warp, way) && spent + 1 < quantum {
-                return (turns, executed, Some(Begun { quantum, spent: spent + 1, first: None }));
-            }
-            (turns, executed) = (turns + 1, executed + u64::from(spent) + 1);
-        }
-        (turns, executed, None)
+    /// Whether all warps of the block may be where one is, which begins its turn or goes on with it: at the start
+    /// of the kernel, or behind a barrier to which it came last.
+    #[inline(always)]
+    fn may_be_together(&self, entrance: &Entrance<'_>, warp: &Warp, begun: &Begun) -> bool {
+        let is_at_start = || {
+            let at = warp.fragments.first().map(|fragment| fragment.pc);
+            warp.index == 0 && at == Some(self.program.functions[0].start)
+        };
+        !entrance.is_short && (begun.spent > 0 || is_at_start())
     }
 
     /// The piece that was entered last where a whole warp is, if a turn has room for it.
     #[inline(always)]
-    fn found(&self, warp: &Warp, quantum: u32) -> Option<Found<'a>> {
-        let pc = warp.fragments.first()?.pc;
+    pub(super) fn found(&self, pc: u32, quantum: u32) -> Option<Found<'a>> {
         let position = self.pieces.as_ref()?.compiled.at(Of::Whole, pc)?;
         let piece = position.last()?;
         (piece.most <= quantum && !piece.is_retired()).then_some(Found { pc, position, piece })
     }
 
-    /// The state of a warp before a turn that may go by pieces, and the most instructions of that: none if the
-    /// warp waits, or has ended. `None` if only a part of the warp can go on.
+    /// Begins a turn that may go by pieces. Gives its most instructions: none if the warp waits, or has ended.
+    /// `None` if only a part of the warp can go on.
     #[inline(always)]
     fn begins(
         &self,
         entrance: &mut Entrance<'_>,
         common: &Common,
-        warp: &Warp,
+        warp: &mut Warp,
         quantum: u32,
-    ) -> Option<(Waits, u32)> {
+    ) -> Option<u32> {
         if warp.fragments.is_empty() {
-            return Some((Waits::Ready, 0));
+            return Some(0);
         }
         let fragment = warp.together()?;
-        let before = fragment.state;
-        let is_short = match before {
+        let is_short = match fragment.state {
             Waits::Ready => false,
-            Waits::Barrier(_) if !common.is_over(before) => return Some((before, 0)),
+            before @ Waits::Barrier(_) if !common.is_over(before) => return Some(0),
             Waits::Barrier(_) => self.program.goes_evenly(fragment.pc),
             _ => return None,
         };
-        Some((before, entrance.begin_turn(is_short, quantum)))
+        if let Some(fragment) = warp.fragments.first_mut() {
+            fragment.state = Waits::Ready;
+        }
+        Some(entrance.begin_turn(is_short, quantum))
     }
 
     /// Turns of the warps of a block that has none yet, as far as each does as the one before: it runs one
@@ -185,35 +144,73 @@ impl<'a> Engine<'a> {
         let mut lap = Lap::default();
         let may_begin = |whole: &Whole<'_>| self.may_begin_so(whole);
         let Some(whole) = entrance.whole.filter(may_begin) else { return lap };
-        let (warps, piece) = (self.rules.shape.threads / WIDTH as u32, whole.found.piece);
-        let room = u64::from(warps).min(most.saturating_sub(1) / u64::from(whole.spent)) as u32;
+        let warps = self.rules.shape.threads / WIDTH as u32;
+        let room = entrance.tally.expect(common, self.reach.counts, whole.way).min(warps);
+        let most = most.saturating_sub(1) / u64::from(whole.quantum);
+        let count = u64::from(room).min(most) as usize;
+        if count == 0 {
+            return lap;
+        }
         let sample = sample.get_or_insert_with(|| {
             let mut sample = Box::<Warp>::default();
             sample.begin(self.program, 0, WIDTH as u32, Old::Any);
             sample
         });
-        let state = &mut entrance.state;
-        self.approach(state, sample);
-        state.sites = self.sites_of(piece);
-        fill_kernel_lines(self.program, sample, piece.lanes);
-        let mut visit = Visit { engine: self, common, warp: sample, part: None };
-        let mut done = 0;
-        while done < room {
-            visit.warp.index = done;
-            state.thread = &raw const visit.engine.rules.shape.axes[done as usize];
-            let left = visit.run(state, piece, whole.quantum);
-            if !whole.is_repeated(left, state) {
-                entrance.entered = (!left.is_unfit()).then(|| visit.end(state, whole.found, left));
-                entrance.whole = None;
-                break;
-            }
-            done += 1;
+        self.line_up_sample(entrance, sample, warps);
+        entrance.state.round = self.reach.kept.round();
+        entrance.state.sites = self.sites_of(whole.found.piece);
+        fill_kernel_lines(self.program, sample, whole.found.piece.lanes);
+        while lap.turns < count && entrance.whole.is_some() {
+            self.samples(entrance, common, sample, (&whole, count), &mut lap);
         }
-        entrance.tally.have_ended(whole.way, done);
-        lap.turns = done as usize;
-        lap.executed = u64::from(done) * u64::from(whole.spent);
         self.add_up(entrance, common, lap.executed);
         lap
+    }
+
+    /// Turns of the warps that a sample stands for, behind those of a lap, up to so many and the first that does
+    /// not as the one before.
+    #[inline(always)]
+    fn samples(
+        &mut self,
+        entrance: &mut Entrance<'a>,
+        common: &mut Common,
+        sample: &mut Warp,
+        (whole, count): (&Whole<'a>, usize),
+        lap: &mut Lap,
+    ) {
+        let Whole { found, way: likely, quantum } = *whole;
+        let (state, owns) = (&mut entrance.state, &entrance.of_sample);
+        state.go_through(&owns[lap.turns..count], (likely.left, likely.begin));
+        let warps = Warps::Sample(&mut *sample);
+        let mut visit = Visit { engine: self, common, warps, part: None };
+        let left = visit.run(state, found.piece, (quantum, quantum));
+        let mut done = state.passed(&owns[lap.turns..]);
+        lap.executed += done as u64 * u64::from(quantum + 1) - state.rest;
+        let fits = !left.is_unfit();
+        if fits {
+            visit.end(state, found);
+        }
+        let spent = quantum - state.left as u32 + left.last();
+        let way = Way { left, begin: state.begin as u32 };
+        if way == likely && spent < quantum {
+            (done, lap.executed) = (done + 1, lap.executed + u64::from(spent) + 1);
+        } else {
+            sample.index = (lap.turns + done) as u32;
+            (entrance.entered, entrance.whole) = (fits.then_some(left), None);
+        }
+        entrance.tally.add_expected(done as u32);
+        lap.turns += done;
+    }
+
+    /// The entrance gets the registers of the sample as those of each warp of the block.
+    #[inline(always)]
+    fn line_up_sample(&self, entrance: &mut Entrance<'_>, sample: &mut Warp, warps: u32) {
+        let mut owns = (0..warps).map(|index| self.own(sample, index as usize, index));
+        let first = owns.next();
+        if entrance.of_sample.first() != first.as_ref() {
+            entrance.of_sample.clear();
+            entrance.of_sample.extend(first.into_iter().chain(owns));
+        }
     }
 
     /// Whether warps of the kernel can begin without what a warp has when it begins.

@@ -40,6 +40,8 @@ mod offsets;
 mod pair;
 #[cfg(all(feature = "jit", not(miri), any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod parts;
+#[cfg(all(feature = "jit", not(miri), any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod phases;
 mod pieces;
 mod places;
 mod quads;

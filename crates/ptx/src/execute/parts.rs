@@ -32,7 +32,8 @@ impl<'a> Engine<'a> {
         let left = slice - *spent;
         let state = &mut entrance.state;
         (state.lanes, state.meeting) = (fragment.mask.into(), meeting.into());
-        self.approach(state, warp);
+        self.approach(entrance, warp);
+        let state = &mut entrance.state;
         let at = (Of::Part, fragment.pc);
         let part = (&mut *warp, Some(&mut *fragment));
         let entered = self.enter_at(state, common, part, at, left);

@@ -5,9 +5,9 @@
 
 use super::block::Common;
 use super::count::Counts;
-use super::warp::State;
+use super::warp::{State, Warp};
 use crate::code::WIDTH;
-use crate::jit::{Behind, Left};
+use crate::jit::{Behind, Left, Piece};
 
 /// How a whole warp left a piece before a barrier or its end, which it executed, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,6 +18,27 @@ pub(super) struct Way {
 }
 
 impl Way {
+    /// How the next warp is likely to leave a piece.
+    #[inline(always)]
+    pub(super) fn likely(piece: &Piece) -> Self {
+        let (left, begin) = piece.likely_way();
+        Self { left, begin }
+    }
+
+    /// A warp came this way: it waits in a state, or has ended. Returns whether it goes on at once.
+    #[inline(always)]
+    pub(super) fn take(self, warp: &mut Warp, waits: State) -> bool {
+        if self.left.behind() == Behind::End {
+            warp.end();
+            return false;
+        }
+        if let Some(fragment) = warp.fragments.first_mut() {
+            let next = self.left.position() + 1;
+            (fragment.state, fragment.alone, fragment.pc) = (waits, false, next);
+        }
+        waits == State::Ready
+    }
+
     /// Notes the instructions of so many warps.
     fn note(self, counts: &mut Counts, warps: u32) {
         let (times, pc) = (u64::from(warps), self.left.position());
@@ -54,35 +75,50 @@ impl Tally {
         Some(self.waits)
     }
 
-    /// So many warps have ended that nothing waits for.
+    /// Warps are likely to come this way. Gives how many can before one has effects on others.
     #[inline(always)]
-    pub(super) fn have_ended(&mut self, way: Way, warps: u32) {
-        (self.way, self.warps) = (way, warps);
+    pub(super) fn expect(&mut self, common: &mut Common, counts: &mut Counts, way: Way) -> u32 {
+        if self.room == 0 || self.way != way {
+            self.begin(common, counts, way);
+        }
+        self.room - self.warps
     }
 
-    /// The first warp of its way came.
-    fn add_other(&mut self, common: &mut Common, counts: &mut Counts, way: Way) -> Option<State> {
+    /// So many warps came the way that was expected.
+    #[inline(always)]
+    pub(super) fn add_expected(&mut self, warps: u32) {
+        self.warps += warps;
+    }
+
+    /// The next warps come another way.
+    fn begin(&mut self, common: &mut Common, counts: &mut Counts, way: Way) {
         self.finish(common, counts);
         (self.room, self.waits) = match way.left.behind() {
             Behind::Barrier(index) => (common.room(index), common.wait(index)),
             _ => (common.room_to_end(), State::Ready),
         };
+        self.way = way;
+    }
+
+    /// The first warp of its way came.
+    fn add_other(&mut self, common: &mut Common, counts: &mut Counts, way: Way) -> Option<State> {
+        self.begin(common, counts, way);
         if self.room == 0 {
             way.note(counts, 1);
             return None;
         }
-        (self.way, self.warps) = (way, 1);
+        self.warps = 1;
         Some(self.waits)
     }
 
     /// The block and the figures get what the warps did.
     #[inline(always)]
     pub(super) fn finish(&mut self, common: &mut Common, counts: &mut Counts) {
+        self.room = 0;
         let warps = std::mem::take(&mut self.warps);
         if warps == 0 {
             return;
         }
-        self.room = 0;
         self.way.note(counts, warps);
         match self.way.left.behind() {
             Behind::Barrier(index) => {

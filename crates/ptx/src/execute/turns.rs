@@ -106,26 +106,23 @@ impl<'a> Engine<'a> {
     ) -> Option<Stopped> {
         let Block { common, warps } = block;
         let (slot, linear) = (common.slot, common.linear);
-        let mut warp = cursor.warp;
         loop {
-            if warp == 0 {
+            if cursor.warp == 0 {
                 cursor.rounds = common.rounds;
             }
             let mut lap = Lap::default();
             if turns.is_plain && !turns.watches {
                 let bounds = (turns.quantum, self.left(turns));
-                lap = self.lap(entrance, common, &mut warps[warp..], bounds);
+                lap = self.lap(entrance, common, warps, cursor, bounds);
                 self.reach.stats.warp_instructions += lap.executed;
                 cursor.progress |= lap.executed > 0;
-                warp += lap.turns;
             }
-            if warp < warps.len() {
-                let next = &mut warps[warp];
+            if let Some(next) = warps.get_mut(cursor.warp) {
                 let turn = match lap.begun {
                     Some(begun) => self.go_on(entrance, common, next, begun),
                     None => {
                         if turns.watches {
-                            let index = warp as u32;
+                            let index = cursor.warp as u32;
                             self.reach.memory.turn(Turn { slot, block: linear, warp: index });
                         }
                         self.reach.renew();
@@ -134,7 +131,6 @@ impl<'a> Engine<'a> {
                 };
                 self.reach.stats.warp_instructions += turn.executed;
                 cursor.progress |= turn.executed > 0;
-                cursor.warp = warp;
                 if let Some(trap) = turn.trap {
                     return Some(Stopped { trap, waiting });
                 }
@@ -142,15 +138,15 @@ impl<'a> Engine<'a> {
                 if !turns.is_plain || common.live == 0 || executed >= turns.target {
                     return None;
                 }
-                warp += 1;
+                cursor.warp += 1;
                 waiting = self.reach.outstanding.len();
             }
-            if warp == warps.len() {
-                cursor.warp = warp - 1;
+            if cursor.warp == warps.len() {
                 if common.rounds == cursor.rounds {
+                    cursor.warp -= 1;
                     return None;
                 }
-                warp = 0;
+                cursor.warp = 0;
             }
         }
     }

@@ -15,40 +15,70 @@ use crate::jit::{Calls, Exchange, Left, Piece, Site, State};
 /// The functions that pieces call.
 pub(super) const CALLS: Calls = Calls { instruction, exchange, span };
 
-/// A warp while a piece runs, and all that its calls reach.
+/// The warps of which some run by a piece, one after the other.
+pub(super) enum Warps<'v> {
+    Each(&'v mut [Warp]),
+    /// One that stands for all warps of a block.
+    Sample(&'v mut Warp),
+}
+
+impl Warps<'_> {
+    /// The warp that runs.
+    #[inline(always)]
+    fn running(&mut self, state: &State) -> &mut Warp {
+        // SAFETY: the state points to the registers of a warp of the visit, which the caller keeps.
+        let place = unsafe { (*state.warp).place };
+        match self {
+            Self::Each(warps) => &mut warps[place],
+            Self::Sample(warp) => {
+                warp.index = place as u32;
+                warp
+            }
+        }
+    }
+}
+
+/// Warps while a piece runs for them, and all that its calls reach.
 pub(super) struct Visit<'v, 'e> {
     pub(super) engine: &'v mut Engine<'e>,
     pub(super) common: &'v mut Common,
-    pub(super) warp: &'v mut Warp,
-    /// The part of the warp that runs; `None` if it is all of it.
+    pub(super) warps: Warps<'v>,
+    /// The part of the one warp that runs; `None` if it is all of it.
     pub(super) part: Option<&'v mut Fragment>,
 }
 
 impl<'e> Visit<'_, 'e> {
-    /// Runs a piece for up to `most` instructions. The state is laid out for it, and for the warp.
+    /// Runs a piece for the warps from the first to the last one of the state, as long as they leave it the way
+    /// that the state names: the first for up to `most` instructions, and each other one for up to `quantum`.
+    /// The state is laid out for the piece.
     #[inline(always)]
-    pub(super) fn run(&mut self, state: &mut State, piece: &Piece, most: u32) -> Left {
-        (state.left, state.no_line) = (most.into(), 0);
+    pub(super) fn run(
+        &mut self,
+        state: &mut State,
+        piece: &Piece,
+        (most, quantum): (u32, u32),
+    ) -> Left {
+        (state.left, state.quantum) = (most.into(), quantum.into());
+        (state.no_line, state.rest) = (0, 0);
         state.visit = (&raw mut *self).cast();
-        // SAFETY: the state has the pointers of the warp and of its block, which nothing else uses until
+        // SAFETY: the state has the pointers of the warps and of their block, which nothing else uses until
         // the piece is left; its calls get the visit from the state.
         unsafe { piece.enter(state) }
     }
 
     /// A piece that fitted was left.
     #[inline(always)]
-    pub(super) fn end(mut self, state: &mut State, found: Found<'e>, left: Left) -> Left {
+    pub(super) fn end(&mut self, state: &mut State, found: Found<'e>) {
         if state.has_met | state.no_line != 0 {
             self.note(state, found);
         }
-        left
     }
 
     /// Notes that lanes met, and that a result is no line.
     #[cold]
     fn note(&mut self, state: &mut State, found: Found<'e>) {
         if std::mem::take(&mut state.has_met) != 0 {
-            self.has_met();
+            self.has_met(state);
         }
         if let Some(instruction) = state.no_line.checked_sub(1)
             && let Some(pieces) = &self.engine.pieces
@@ -58,10 +88,10 @@ impl<'e> Visit<'_, 'e> {
     }
 
     /// Lanes that came apart are together again. They begin anew to count how long they loop.
-    fn has_met(&mut self) {
+    fn has_met(&mut self, state: &State) {
         let fragment = match &mut self.part {
             Some(part) => Some(&mut **part),
-            None => self.warp.fragments.first_mut().map(Box::as_mut),
+            None => self.warps.running(state).fragments.first_mut().map(Box::as_mut),
         };
         if let Some(fragment) = fragment {
             fragment.spin = 0;
@@ -70,7 +100,7 @@ impl<'e> Visit<'_, 'e> {
 
     /// Executes one instruction. Returns whether it stopped.
     fn execute(&mut self, state: &mut State, position: u32, keeps: bool) -> bool {
-        let (engine, warp) = (&mut *self.engine, &mut *self.warp);
+        let (engine, warp) = (&mut *self.engine, self.warps.running(state));
         let done = match &mut self.part {
             Some(part) => engine.execute(self.common, warp, part, position),
             None => {

@@ -1,7 +1,7 @@
 //! The pieces of a program, made when they are wanted.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cranelift_codegen::ir::{AbiParam, types};
@@ -42,9 +42,26 @@ pub(crate) struct Piece {
     /// How often instructions gave no line, by their positions.
     failures: Mutex<BTreeMap<u32, u32>>,
     is_retired: AtomicBool,
+    /// How the last whole warp left it that came to a barrier or to its end, and the first instruction of the
+    /// extent that it left. A guess of how the next one does.
+    way: [AtomicU64; 2],
 }
 
 impl Piece {
+    /// How the next whole warp is likely to leave it: the way, and the first instruction of the extent.
+    #[inline(always)]
+    pub(crate) fn likely_way(&self) -> (Left, u32) {
+        let [way, begin] = [0, 1].map(|at: usize| self.way[at].load(Ordering::Relaxed));
+        (Left::of(way), begin as u32)
+    }
+
+    /// A whole warp left it so.
+    #[inline(always)]
+    pub(crate) fn note_way(&self, left: Left, begin: u32) {
+        let values = [left.bits(), begin.into()];
+        self.way.iter().zip(values).for_each(|(way, value)| way.store(value, Ordering::Relaxed));
+    }
+
     /// Whether another one has taken its place.
     #[inline(always)]
     pub(crate) fn is_retired(&self) -> bool {
@@ -367,7 +384,8 @@ impl Maker {
         let failures = Mutex::default();
         let is_retired = AtomicBool::default();
         let lanes = expected.lanes;
-        Some(Piece { code, lanes, most, first_site, sites, failures, is_retired })
+        let way = Default::default();
+        Some(Piece { code, lanes, most, first_site, sites, failures, is_retired, way })
     }
 }
 

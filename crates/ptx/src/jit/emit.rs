@@ -11,7 +11,7 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 
 use super::detour::Leg;
-use super::state::{Behind, Calls, Exchange, Left, Of, STOPPED, State, UNFIT};
+use super::state::{Behind, Calls, Exchange, Left, Of, Own, STOPPED, State, UNFIT};
 use super::value::{Group, Round};
 use crate::code::{Axis, WIDTH};
 
@@ -28,6 +28,11 @@ pub(super) const fn vector_of(is_double: bool) -> Type {
 pub(super) struct Emit<'f> {
     pub(super) build: FunctionBuilder<'f>,
     state: Value,
+    /// The warp that runs, and where the next one begins.
+    warp: Value,
+    again: Block,
+    /// Where whole warps go on that come to a barrier or to their end, once one does.
+    come: Option<Block>,
     words: Value,
     doubles: Value,
     predicates: Value,
@@ -90,12 +95,17 @@ impl<'f> Emit<'f> {
         let exchange = build.import_signature(signature(&[i64, i64, i32, i32], Some(i32)));
         let span = build.import_signature(signature(&[i64, i64, i32, i32, i32], Some(i64)));
         let fused = build.import_signature(signature(&[i64], None));
-        let mut field = |offset: usize| build.ins().load(i64, plain(), state, offset as i32);
-        let words = field(offset_of!(State, words));
-        let doubles = field(offset_of!(State, doubles));
-        let predicates = field(offset_of!(State, predicates));
-        let line_words = field(offset_of!(State, line_words));
-        let line_doubles = field(offset_of!(State, line_doubles));
+        let again = build.create_block();
+        build.ins().jump(again, &[]);
+        build.switch_to_block(again);
+        let mut field =
+            |of: Value, offset: usize| build.ins().load(i64, plain(), of, offset as i32);
+        let warp = field(state, offset_of!(State, warp));
+        let words = field(warp, offset_of!(Own, words));
+        let doubles = field(warp, offset_of!(Own, doubles));
+        let predicates = field(warp, offset_of!(Own, predicates));
+        let line_words = field(warp, offset_of!(Own, line_words));
+        let line_doubles = field(warp, offset_of!(Own, line_doubles));
         let part = (of == Of::Part).then(|| {
             let lanes = build.ins().load(i64, plain(), state, offset_of!(State, lanes) as i32);
             build.ins().ireduce(i32, lanes)
@@ -103,6 +113,9 @@ impl<'f> Emit<'f> {
         Self {
             build,
             state,
+            warp,
+            again,
+            come: None,
             words,
             doubles,
             predicates,
@@ -123,6 +136,11 @@ impl<'f> Emit<'f> {
             any_nan: HashMap::new(),
             no_subnormal: HashSet::new(),
         }
+    }
+
+    /// A field of the warp's own.
+    pub(super) fn own(&mut self, offset: usize) -> Value {
+        self.build.ins().load(types::I64, plain(), self.warp, offset as i32)
     }
 
     /// A field of the state.
@@ -230,7 +248,7 @@ impl<'f> Emit<'f> {
     /// The coordinates of the first thread and of the first one of the upper half, if those of all threads
     /// follow from them by a step, or from the first; else the piece is left before the instruction `at`.
     pub(super) fn thread(&mut self, axis: u8, step: i64, in_halves: bool, at: u32) -> [Value; 2] {
-        let axes = self.field(offset_of!(State, thread));
+        let axes = self.own(offset_of!(Own, thread));
         let mut part = |offset: usize| {
             let offset = (usize::from(axis) * size_of::<Axis>() + offset) as i32;
             self.build.ins().load(types::I32, plain(), axes, offset)
@@ -250,7 +268,7 @@ impl<'f> Emit<'f> {
 
     /// The coordinates of the threads of each half of the warp.
     pub(super) fn thread_rows(&mut self, axis: u8) -> [Value; 2] {
-        let axes = self.field(offset_of!(State, thread));
+        let axes = self.own(offset_of!(Own, thread));
         let row = usize::from(axis) * size_of::<Axis>() + offset_of!(Axis, values);
         [0, size_of::<[u32; WIDTH]>() / 2]
             .map(|half| self.build.ins().iadd_imm(axes, (row + half) as i64))
@@ -298,8 +316,67 @@ impl<'f> Emit<'f> {
 
     /// As [`Self::leave`], before an instruction that no piece holds.
     pub(super) fn leave_pieces(&mut self, position: u32, executed: u32, behind: Behind) {
+        let way = Left::packed(position, executed, behind);
+        if matches!(behind, Behind::Barrier(_) | Behind::End) && self.part.is_none() {
+            return self.come(way, executed);
+        }
         let apart = self.come_apart(position);
-        self.leave_for(Left::packed(position, executed, behind) | apart);
+        self.leave_for(way | apart);
+    }
+
+    /// A whole warp comes to a barrier or to its end, some way.
+    fn come(&mut self, way: u64, executed: u32) {
+        let come = self.come.get_or_insert_with(|| {
+            let come = self.build.create_block();
+            for _ in 0..3 {
+                self.build.append_block_param(come, types::I64);
+            }
+            come
+        });
+        let come = *come;
+        let values = [way, self.start.into(), executed.into()];
+        let arguments = values.map(|value| self.double(value).into());
+        self.build.ins().jump(come, &arguments);
+    }
+
+    /// A whole warp has come. The next one runs if there is one, this one came the way that is expected, and its
+    /// turn has room for one more instruction. What the caller has to note of a warp it notes at once.
+    pub(super) fn go_on_with_next_warp(&mut self) {
+        let Some(come) = self.come else { return };
+        self.build.switch_to_block(come);
+        let [way, begin, executed] = [0, 1, 2].map(|at| self.build.block_params(come)[at]);
+        self.set_field(offset_of!(State, begin), begin);
+        let wanted = [(way, offset_of!(State, way)), (begin, offset_of!(State, way_begin))];
+        let [way_differs, begin_differs] = wanted.map(|(value, offset)| {
+            let wanted = self.field(offset);
+            self.build.ins().bxor(value, wanted)
+        });
+        let noted = [offset_of!(State, has_met), offset_of!(State, no_line)];
+        let [has_met, no_line] = noted.map(|offset| self.field(offset));
+        let others = [begin_differs, has_met, no_line];
+        let any = others.into_iter().fold(way_differs, |any, bits| self.build.ins().bor(any, bits));
+        let is_plain = self.build.ins().icmp_imm(IntCC::Equal, any, 0);
+        let left = self.field(offset_of!(State, left));
+        let has_room = self.compare(IntCC::UnsignedGreaterThan, left, executed);
+        let last = self.field(offset_of!(State, last));
+        let is_not_last = self.compare(IntCC::NotEqual, self.warp, last);
+        let off = self.build.create_block();
+        for goes_on in [is_plain, has_room, is_not_last] {
+            let on = self.build.create_block();
+            self.build.ins().brif(goes_on, on, &[], off, &[]);
+            self.build.switch_to_block(on);
+        }
+        let own = self.build.ins().isub(left, executed);
+        let rest = self.field(offset_of!(State, rest));
+        let rest = self.build.ins().iadd(rest, own);
+        self.set_field(offset_of!(State, rest), rest);
+        let next = self.build.ins().iadd_imm(self.warp, size_of::<Own>() as i64);
+        self.set_field(offset_of!(State, warp), next);
+        let quantum = self.field(offset_of!(State, quantum));
+        self.set_field(offset_of!(State, left), quantum);
+        self.build.ins().jump(self.again, &[]);
+        self.build.switch_to_block(off);
+        self.build.ins().return_(&[way]);
     }
 
     fn leave_for(&mut self, packed: u64) {

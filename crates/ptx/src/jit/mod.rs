@@ -8,6 +8,9 @@
 //! (`execute/compiled`), which itself executes an instruction between them if all lanes go on together
 //! behind it.
 //!
+//! One call of a piece can run several whole warps, one after the other: where one comes to a barrier or to its end
+//! as the caller expects, the piece begins anew for the next one.
+//!
 //! Five rules keep both equal, instruction by instruction:
 //!
 //! - An extent is cut into *segments*. A segment first computes its lines and finds the bytes of all its
@@ -79,4 +82,4 @@ mod wide;
 pub(crate) use compiled::{Compiled, Piece, Position};
 pub(crate) use editions::Editions;
 pub(crate) use observed::Seen;
-pub(crate) use state::{Behind, Calls, Exchange, Left, Of, Site, State};
+pub(crate) use state::{Behind, Calls, Exchange, Left, Of, Own, Site, State};

@@ -8,7 +8,7 @@ use cranelift_codegen::ir::{Block, InstBuilder, Type, Value, types};
 use super::access::int_of;
 use super::emit::{DOUBLES, Emit, WORDS, foreign, plain};
 use super::segment::Source;
-use super::state::{Site, State};
+use super::state::{Own, Site, State};
 use super::value::{Four, Group, Round};
 use crate::code::{Access, File, Place, Register, WIDTH};
 
@@ -144,14 +144,15 @@ impl Emit<'_> {
     /// The shared memory of the block, or the local memory of the first lane; `None` for an access to other
     /// memory.
     pub(super) fn own_memory(&mut self, places: &Places<'_>) -> Option<Reached> {
-        let (host, bytes) = match places.access.place {
-            Place::Shared => (offset_of!(State, shared), offset_of!(State, shared_bytes)),
+        let (ahead, bytes) = match places.access.place {
+            Place::Shared => {
+                (self.field(offset_of!(State, shared)), self.field(offset_of!(State, shared_bytes)))
+            }
             Place::Local | Place::Frame => {
-                (offset_of!(State, local), offset_of!(State, local_bytes))
+                (self.own(offset_of!(Own, local)), self.own(offset_of!(Own, local_bytes)))
             }
             _ => return None,
         };
-        let (ahead, bytes) = (self.field(host), self.field(bytes));
         let apart = (places.access.place != Place::Shared).then_some(bytes);
         let own = i64::from(places.access.all_bytes());
         // If there is less than one access, the last offset is negative, and no lane is inside.

@@ -7,7 +7,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::emit::{Emit, foreign, plain, vector_of};
 use super::live::Live;
-use super::state::State;
+use super::state::{Own, State};
 use super::value::{Four, GROUPS, Group, Halves, LineOf, Round};
 use crate::code::{File, Form, Held, MOST_LINES, Register, Set};
 
@@ -173,7 +173,7 @@ impl Emit<'_> {
         if keep == Set::default() && forget == Set::default() {
             return;
         }
-        let held = self.field(offset_of!(State, held));
+        let held = self.own(offset_of!(Own, held));
         for offset in [Held::KNOWN, Held::STALE] {
             let old = self.build.ins().load(types::I64, plain(), held, offset as i32);
             let kept = self.build.ins().bor_imm(old, keep.bits().cast_signed());

@@ -4,20 +4,43 @@ use std::ffi::c_void;
 
 use crate::code::{Axis, BARRIERS, Held, Line, Shuffle};
 
-/// The registers and memory of a warp as compiled code reaches them.
+/// The registers and the local memory of a warp as compiled code reaches them.
 #[repr(C)]
-pub(crate) struct State {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Own {
     pub(crate) words: *mut u32,
     pub(crate) doubles: *mut u64,
     pub(crate) predicates: *mut u32,
     pub(crate) line_words: *mut Line<u32>,
     pub(crate) line_doubles: *mut Line<u64>,
     pub(crate) held: *mut Held,
+    /// The local memory of the first lane: the lanes follow one another.
+    pub(crate) local: *mut u8,
+    /// The bytes of local memory of a lane.
+    pub(crate) local_bytes: u64,
+    /// The coordinates of the warp's threads.
+    pub(crate) thread: *const [Axis; 3],
+    /// Its place among the warps of the caller.
+    pub(crate) place: usize,
+}
+
+/// The warps that run, and all that they reach but their own registers and local memory.
+#[repr(C)]
+pub(crate) struct State {
+    /// The warp that runs, and the last one that may run by this call of the piece. They lie side by side.
+    pub(crate) warp: *const Own,
+    pub(crate) last: *const Own,
+    /// The most instructions of the turns of the warps behind the first one.
+    pub(crate) quantum: u64,
+    /// The way to a barrier or to the end by which a warp makes room for the next one, and the first
+    /// instruction of the extent that is left so.
+    pub(crate) way: u64,
+    pub(crate) way_begin: u64,
+    /// The instructions that the warps before the last one could have executed before they came there.
+    pub(crate) rest: u64,
     pub(crate) params: *const u8,
     pub(crate) shared: *mut u8,
     pub(crate) shared_bytes: u64,
-    /// The local memory of the first lane: the lanes follow one another.
-    pub(crate) local: *mut u8,
     pub(crate) sites: *mut Site,
     /// The round for which windows hold.
     pub(crate) round: u64,
@@ -41,14 +64,10 @@ pub(crate) struct State {
     /// One more than the position of an instruction with a result that is not the line that the piece
     /// takes it for; 0 if there is none.
     pub(crate) no_line: u64,
-    /// The coordinates of the warp's threads.
-    pub(crate) thread: *const [Axis; 3],
     /// The coordinates of the block, the threads of a block, and the blocks of the grid.
     pub(crate) block: *const [u32; 3],
     pub(crate) threads: *const [u32; 3],
     pub(crate) blocks: *const [u32; 3],
-    /// The bytes of local memory of a lane. Not beside their address: both would be stored as one vector.
-    pub(crate) local_bytes: u64,
     /// How many instructions of threads were not executed that a whole warp would have, as these took no part
     /// in a detour.
     pub(crate) idle: u64,
@@ -59,6 +78,21 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// These warps run by one call of a piece, as long as each comes this way: how it leaves the piece, and the
+    /// first instruction of the extent that it leaves.
+    #[inline(always)]
+    pub(crate) fn go_through(&mut self, warps: &[Own], (way, begin): (Left, u32)) {
+        let warps = warps.as_ptr_range();
+        (self.warp, self.last) = (warps.start, warps.end.wrapping_sub(1));
+        (self.way, self.way_begin) = (way.bits(), begin.into());
+    }
+
+    /// How many of these warps came that way, each before another one.
+    #[inline(always)]
+    pub(crate) fn passed(&self, warps: &[Own]) -> usize {
+        (self.warp.addr() - warps.as_ptr().addr()) / size_of::<Own>()
+    }
+
     /// The lanes that a piece was left with within a detour, and the instruction before which the others wait.
     pub(crate) fn apart(&self) -> (u32, u32) {
         (self.lanes as u32, self.meeting as u32)
@@ -225,8 +259,13 @@ const BEHIND: u32 = 48;
 const INDEX: u32 = 44;
 
 impl Left {
-    pub(super) fn of(packed: u64) -> Self {
+    pub(crate) fn of(packed: u64) -> Self {
         Self(packed)
+    }
+
+    /// As compiled code returns it.
+    pub(crate) fn bits(self) -> u64 {
+        self.0
     }
 
     /// The next instruction.

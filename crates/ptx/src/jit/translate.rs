@@ -11,7 +11,7 @@ use super::extent::{Extent, Kind, Version};
 use super::live::Live;
 use super::observed::Observed;
 use super::segment::{Made, Segment, Source, Waiting, is_double, key, set_of};
-use super::state::{Of, State};
+use super::state::{Of, Own, State};
 use super::value::{Halves, LineOf};
 use crate::code::{
     Code, File, Form, Held, Logic, Op, Program, Pure, Register, Set, Special, UNGUARDED, Vote,
@@ -105,6 +105,7 @@ impl<'f, 'p> Translate<'f, 'p> {
             next += 1;
             self.extent(&version);
         }
+        self.emit.go_on_with_next_warp();
         self.emit.build.seal_all_blocks();
         self.emit.build.finalize();
         (self.expected, self.sites)
@@ -443,7 +444,7 @@ impl<'f, 'p> Translate<'f, 'p> {
     /// another launch or warp may have none, and a remainder by zero has none.
     fn check_line(&mut self, register: Register, step: i64, position: u32) {
         let Some(set) = set_of(register) else { return };
-        let held = self.emit.field(offset_of!(State, held));
+        let held = self.emit.own(offset_of!(Own, held));
         let now = self.emit.build.ins().load(types::I64, plain(), held, Held::KNOWN as i32);
         let known = self.emit.build.ins().band_imm(now, set.bits().cast_signed());
         let is_line = self.emit.build.ins().icmp_imm(IntCC::NotEqual, known, 0);

@@ -9,7 +9,7 @@ use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value, types};
 use super::emit::plain;
 use super::extent::{Kind, Version, addresses, is_compiled, written};
 use super::segment::{is_double, key, set_of};
-use super::state::{Behind, Of, State};
+use super::state::{Behind, Of, Own, State};
 use super::translate::{Holds, Mask, Translate};
 use super::value::LineOf;
 use crate::code::{
@@ -29,10 +29,16 @@ impl Translate<'_, '_> {
         let known = lines.iter().filter(|(_, kind)| matches!(kind, Kind::Line(_)));
         let known = known.filter_map(|(register, _)| set_of(*register));
         let known = known.fold(Set::default(), Set::with);
-        let held = self.emit.field(offset_of!(State, held));
+        let held = self.emit.own(offset_of!(Own, held));
         let now = self.emit.build.ins().load(types::I64, plain(), held, Held::KNOWN as i32);
         let wanted = self.emit.double(known.bits());
         let mut differing = self.emit.build.ins().band_not(wanted, now);
+        if self.expected.lanes != Set::default() {
+            let stale = self.emit.build.ins().load(types::I64, plain(), held, Held::STALE as i32);
+            let lanes = self.expected.lanes.bits().cast_signed();
+            let missing = self.emit.build.ins().band_imm(stale, lanes);
+            differing = self.emit.build.ins().bor(differing, missing);
+        }
         let (mut elsewhere, mut firsts) = (None, Vec::new());
         for &(register, kind) in &lines {
             match kind {
