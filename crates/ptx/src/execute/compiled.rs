@@ -70,7 +70,7 @@ impl<'a> Engine<'a> {
         };
         Entrance {
             state,
-            of_warp: Vec::new(),
+            of_warp: None,
             of_block: Vec::new(),
             members: Vec::new(),
             of_sample: Vec::new(),

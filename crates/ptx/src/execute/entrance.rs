@@ -11,7 +11,7 @@ pub(super) struct Entrance<'a> {
     /// The state that they are entered with.
     pub(super) state: State,
     /// The registers of the warp that enters one.
-    pub(super) of_warp: Vec<Own>,
+    pub(super) of_warp: Option<Own>,
     /// The same of the members of a phase, twice in a row, and their places in the block.
     pub(super) of_block: Vec<Own>,
     pub(super) members: Vec<usize>,
@@ -48,9 +48,7 @@ impl Entrance<'_> {
     /// One warp is next, with these registers.
     #[inline(always)]
     pub(super) fn set_warp(&mut self, own: Own) {
-        self.of_warp.clear();
-        self.of_warp.push(own);
-        self.state.warp = self.of_warp.as_ptr();
+        self.state.warp = self.of_warp.insert(own);
         self.state.last = self.state.warp;
     }
 
