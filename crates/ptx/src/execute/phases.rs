@@ -139,6 +139,8 @@ struct Turns {
     quantum: u32,
     /// The instructions of those that are over.
     executed: u64,
+    /// Whether a piece went on with another warp since the last look.
+    has_gone_on: bool,
     /// How the last one goes on that did not go by pieces alone.
     stopped: Option<Went>,
 }
@@ -155,11 +157,15 @@ impl<'a> Engine<'a> {
         (quantum, most): (u32, u64),
         cursor: &mut Cursor,
     ) -> Option<Phased> {
+        let pc = warps.get(index)?.fragments.first()?.pc;
+        if !self.goes_on(pc, quantum - spent) {
+            return None;
+        }
         let (first, at) = self.line_up(entrance, common, warps, (index, spent))?;
         let count = entrance.members.len();
         let (ahead, rounds) = (Ahead::Unknown, common.rounds);
         let mut phase = Phase { first, spent, done: 0, at, ahead, rounds };
-        let mut turns = Turns { quantum, executed: 0, stopped: None };
+        let mut turns = Turns { quantum, executed: 0, has_gone_on: false, stopped: None };
         let in_one_phase = u64::from(spent) + count as u64 * u64::from(quantum);
         if in_one_phase >= most {
             return None;
@@ -171,7 +177,9 @@ impl<'a> Engine<'a> {
             };
             phase.note_lap(count - 1, count, cursor);
             phase.begin_next(count, spent, common.rounds);
-            if turns.executed + in_one_phase + u64::from(quantum) >= most {
+            let has_room = turns.executed + in_one_phase + u64::from(quantum) < most;
+            let has_gone_on = std::mem::take(&mut turns.has_gone_on);
+            if !has_room || !has_gone_on && !self.goes_on(phase.at.pc, quantum - spent) {
                 break Apart { next: 0, spent: Some(spent), rest: 1 };
             }
         };
@@ -188,6 +196,12 @@ impl<'a> Engine<'a> {
             (Some(spent), Some(went)) => Then::Went(spent, went),
         };
         Some(Phased { executed: turns.executed, warp: next, then })
+    }
+
+    /// Whether it is worth calling a piece at a position for several warps.
+    #[inline(always)]
+    fn goes_on(&self, pc: u32, most: u32) -> bool {
+        self.found(pc, most).is_some_and(|found| found.piece.goes_on())
     }
 
     /// Finds the members of a phase: all warps of the block that have not ended. Gives the number of the one that
@@ -293,6 +307,7 @@ impl<'a> Engine<'a> {
         let more = state.passed(owns);
         if more > 0 {
             turns.executed += more as u64 * u64::from(quantum + 1) - state.rest;
+            turns.has_gone_on = true;
             entrance.tally.add_expected(more as u32);
             phase.came(warps, &entrance.members, more, ahead);
         }
@@ -303,6 +318,9 @@ impl<'a> Engine<'a> {
         }
         let spent = quantum - state.left as u32 + left.last();
         if spent >= quantum || !left.has_come() {
+            if places.start == 0 && more == 0 {
+                found.piece.note_apart();
+            }
             return End::Left(Some(left));
         }
         let way = Way { left, begin: state.begin as u32 };

@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Type, Value, types};
 
-use super::emit::{Emit, fixed, foreign, plain};
+use super::emit::{Emit, foreign, plain};
 use super::state::{Site, State};
 use super::value::LineOf;
 use crate::code::{Access, Fill, Place, WIDTH};
@@ -85,8 +85,8 @@ impl Emit<'_> {
         match wanted.place {
             Place::Shared => {
                 let (base, limit) = (
-                    self.fixed_field(offset_of!(State, shared)),
-                    self.fixed_field(offset_of!(State, shared_bytes)),
+                    self.field(offset_of!(State, shared)),
+                    self.field(offset_of!(State, shared_bytes)),
                 );
                 let begins = self.compare(IntCC::UnsignedLessThan, address, limit);
                 let end = self.build.ins().iadd_imm(address, i64::from(wanted.bytes));
@@ -103,7 +103,7 @@ impl Emit<'_> {
     /// Where bytes of the caller's memory are: in the window that the access found last, or in another one
     /// that the warp is known to reach.
     fn window(&mut self, address: Value, aligned: Value, wanted: Wanted) -> Value {
-        let sites = self.fixed_field(offset_of!(State, sites));
+        let sites = self.field(offset_of!(State, sites));
         let mut field = |offset: usize| {
             let offset = (wanted.site as usize * size_of::<Site>() + offset) as i32;
             self.build.ins().load(types::I64, plain(), sites, offset)
@@ -132,7 +132,7 @@ impl Emit<'_> {
 
     /// Where a parameter of the kernel is.
     pub(super) fn parameter(&mut self, offset: u64) -> Value {
-        let base = self.fixed_field(offset_of!(State, params));
+        let base = self.field(offset_of!(State, params));
         self.build.ins().iadd_imm(base, offset.cast_signed())
     }
 
@@ -142,8 +142,7 @@ impl Emit<'_> {
         let whole = if is_double { types::I64 } else { types::I32 };
         let offset = element as i32 * i32::from(access.bytes);
         let own = int_of(access.bytes);
-        let memory = if access.place == Place::Parameter { fixed() } else { foreign() };
-        let value = self.build.ins().load(own, memory, from, offset);
+        let value = self.build.ins().load(own, foreign(), from, offset);
         if own == whole {
             return value;
         }

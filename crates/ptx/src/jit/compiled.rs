@@ -25,6 +25,10 @@ const MOST_PIECES: u32 = 4096;
 /// After how many times as many visits a piece is made within straight code: most warps come there because
 /// a turn ended, which it does in many places, and the code is in the pieces of others already.
 const WITHIN: u32 = 4;
+/// After how many times that the first of several warps went elsewhere a piece is called for one warp, and how
+/// seldom for several then.
+const APART: u32 = 8;
+const AGAIN: u32 = 64;
 /// A piece is made anew after an instruction gave no line so often.
 const PATIENCE: u32 = 100;
 
@@ -45,9 +49,28 @@ pub(crate) struct Piece {
     /// How the last whole warp left it that came to a barrier or to its end, and the first instruction of the
     /// extent that it left. A guess of how the next one does.
     way: [AtomicU64; 2],
+    /// How often in a row no warp came so that was called with others behind it, and then was not called so.
+    apart: AtomicU32,
 }
 
 impl Piece {
+    /// Whether it is worth calling it for several warps: not if the first ones of them often went elsewhere, but
+    /// now and then.
+    #[inline(always)]
+    pub(crate) fn goes_on(&self) -> bool {
+        let apart = self.apart.load(Ordering::Relaxed);
+        if apart >= APART {
+            self.apart.store(apart.wrapping_add(1).max(APART), Ordering::Relaxed);
+        }
+        apart < APART || apart.is_multiple_of(AGAIN)
+    }
+
+    /// Of several warps the first one did not come to a barrier or to its end.
+    pub(crate) fn note_apart(&self) {
+        let apart = self.apart.load(Ordering::Relaxed);
+        self.apart.store(apart.wrapping_add(1).max(1), Ordering::Relaxed);
+    }
+
     /// How the next whole warp is likely to leave it: the way, and the first instruction of the extent.
     #[inline(always)]
     pub(crate) fn likely_way(&self) -> (Left, u32) {
@@ -60,6 +83,7 @@ impl Piece {
     pub(crate) fn note_way(&self, left: Left, begin: u32) {
         let values = [left.bits(), begin.into()];
         self.way.iter().zip(values).for_each(|(way, value)| way.store(value, Ordering::Relaxed));
+        self.apart.store(0, Ordering::Relaxed);
     }
 
     /// Whether another one has taken its place.
@@ -385,7 +409,8 @@ impl Maker {
         let is_retired = AtomicBool::default();
         let lanes = expected.lanes;
         let way = Default::default();
-        Some(Piece { code, lanes, most, first_site, sites, failures, is_retired, way })
+        let apart = AtomicU32::default();
+        Some(Piece { code, lanes, most, first_site, sites, failures, is_retired, way, apart })
     }
 }
 

@@ -68,12 +68,6 @@ pub(super) fn plain() -> MemFlags {
     MemFlags::new().with_notrap()
 }
 
-/// Memory of the interpreter that nothing writes while a piece runs: a load of it may be left out, or made once
-/// for all warps.
-pub(super) fn fixed() -> MemFlags {
-    plain().with_readonly().with_can_move()
-}
-
 /// Memory of programs, which may lie anywhere and be used by other threads.
 pub(super) fn foreign() -> MemFlags {
     MemFlags::new()
@@ -106,7 +100,7 @@ impl<'f> Emit<'f> {
         build.switch_to_block(again);
         let warp = build.ins().load(i64, plain(), state, offset_of!(State, warp) as i32);
         let mut field =
-            |of: Value, offset: usize| build.ins().load(i64, fixed(), of, offset as i32);
+            |of: Value, offset: usize| build.ins().load(i64, plain(), of, offset as i32);
         let words = field(warp, offset_of!(Own, words));
         let doubles = field(warp, offset_of!(Own, doubles));
         let predicates = field(warp, offset_of!(Own, predicates));
@@ -146,12 +140,7 @@ impl<'f> Emit<'f> {
 
     /// A field of the warp's own.
     pub(super) fn own(&mut self, offset: usize) -> Value {
-        self.build.ins().load(types::I64, fixed(), self.warp, offset as i32)
-    }
-
-    /// A field of the state that stays as it is while a piece runs.
-    pub(super) fn fixed_field(&mut self, offset: usize) -> Value {
-        self.build.ins().load(types::I64, fixed(), self.state, offset as i32)
+        self.build.ins().load(types::I64, plain(), self.warp, offset as i32)
     }
 
     /// A field of the state.
@@ -252,8 +241,8 @@ impl<'f> Emit<'f> {
 
     /// One of the three words that a field of the state points to.
     pub(super) fn coordinate(&mut self, field: usize, axis: u8) -> Value {
-        let words = self.fixed_field(field);
-        self.build.ins().load(types::I32, fixed(), words, 4 * i32::from(axis))
+        let words = self.field(field);
+        self.build.ins().load(types::I32, plain(), words, 4 * i32::from(axis))
     }
 
     /// The coordinates of the first thread and of the first one of the upper half, if those of all threads
@@ -262,7 +251,7 @@ impl<'f> Emit<'f> {
         let axes = self.own(offset_of!(Own, thread));
         let mut part = |offset: usize| {
             let offset = (usize::from(axis) * size_of::<Axis>() + offset) as i32;
-            self.build.ins().load(types::I32, fixed(), axes, offset)
+            self.build.ins().load(types::I32, plain(), axes, offset)
         };
         let (first, now) = (part(offset_of!(Axis, first)), part(offset_of!(Axis, step)));
         let second = part(offset_of!(Axis, second));
@@ -303,7 +292,7 @@ impl<'f> Emit<'f> {
 
     /// Counts what is executed of the extent, before another one follows at once.
     pub(super) fn count(&mut self, executed: u32) {
-        let counts = self.fixed_field(offset_of!(State, counts));
+        let counts = self.field(offset_of!(State, counts));
         for (position, more) in [(self.start, 1), (self.start + executed, -1)] {
             let offset = position as i32 * 8;
             let old = self.build.ins().load(types::I64, plain(), counts, offset);
@@ -359,7 +348,7 @@ impl<'f> Emit<'f> {
         self.set_field(offset_of!(State, begin), begin);
         let wanted = [(way, offset_of!(State, way)), (begin, offset_of!(State, way_begin))];
         let [way_differs, begin_differs] = wanted.map(|(value, offset)| {
-            let wanted = self.fixed_field(offset);
+            let wanted = self.field(offset);
             self.build.ins().bxor(value, wanted)
         });
         let noted = [offset_of!(State, has_met), offset_of!(State, no_line)];
@@ -369,7 +358,7 @@ impl<'f> Emit<'f> {
         let is_plain = self.build.ins().icmp_imm(IntCC::Equal, any, 0);
         let left = self.field(offset_of!(State, left));
         let has_room = self.compare(IntCC::UnsignedGreaterThan, left, executed);
-        let last = self.fixed_field(offset_of!(State, last));
+        let last = self.field(offset_of!(State, last));
         let is_not_last = self.compare(IntCC::NotEqual, self.warp, last);
         let off = self.build.create_block();
         for goes_on in [is_plain, has_room, is_not_last] {
@@ -383,11 +372,28 @@ impl<'f> Emit<'f> {
         self.set_field(offset_of!(State, rest), rest);
         let next = self.build.ins().iadd_imm(self.warp, size_of::<Own>() as i64);
         self.set_field(offset_of!(State, warp), next);
-        let quantum = self.fixed_field(offset_of!(State, quantum));
+        let quantum = self.field(offset_of!(State, quantum));
         self.set_field(offset_of!(State, left), quantum);
         self.build.ins().jump(self.again, &[]);
         self.build.switch_to_block(off);
         self.build.ins().return_(&[way]);
+    }
+
+    /// Removes the loads of fields that no instruction needs. They are made at the beginning, before loops.
+    pub(super) fn remove_unused(&mut self) {
+        let fields =
+            [self.words, self.doubles, self.predicates, self.line_words, self.line_doubles];
+        let func = &mut self.build.func;
+        let mut used = HashSet::new();
+        for block in func.layout.blocks() {
+            let instructions = func.layout.block_insts(block);
+            used.extend(instructions.flat_map(|instruction| func.dfg.inst_values(instruction)));
+        }
+        for field in fields.into_iter().filter(|field| !used.contains(field)) {
+            if let Some(load) = func.dfg.value_def(field).inst() {
+                func.layout.remove_inst(load);
+            }
+        }
     }
 
     fn leave_for(&mut self, packed: u64) {

@@ -145,10 +145,9 @@ impl Emit<'_> {
     /// memory.
     pub(super) fn own_memory(&mut self, places: &Places<'_>) -> Option<Reached> {
         let (ahead, bytes) = match places.access.place {
-            Place::Shared => (
-                self.fixed_field(offset_of!(State, shared)),
-                self.fixed_field(offset_of!(State, shared_bytes)),
-            ),
+            Place::Shared => {
+                (self.field(offset_of!(State, shared)), self.field(offset_of!(State, shared_bytes)))
+            }
             Place::Local | Place::Frame => {
                 (self.own(offset_of!(Own, local)), self.own(offset_of!(Own, local_bytes)))
             }
@@ -169,7 +168,7 @@ impl Emit<'_> {
         places: &Places<'_>,
         away: Block,
     ) -> Reached {
-        let sites = self.fixed_field(offset_of!(State, sites));
+        let sites = self.field(offset_of!(State, sites));
         let at = places.site as usize * size_of::<Site>();
         let load = |emit: &mut Self, offset: usize| {
             emit.build.ins().load(types::I64, plain(), sites, (at + offset) as i32)
