@@ -72,7 +72,6 @@ impl<'a> Engine<'a> {
             state,
             of_warp: None,
             of_block: Vec::new(),
-            members: Vec::new(),
             of_sample: Vec::new(),
             tally: Tally::default(),
             whole: None,
@@ -252,7 +251,15 @@ impl<'a> Engine<'a> {
                 Waits::Ready
             }
         };
-        way.take(warp, waits)
+        if way.left.behind() == Behind::End {
+            warp.end();
+            return false;
+        }
+        if let Some(fragment) = warp.fragments.first_mut() {
+            let next = way.left.position() + 1;
+            (fragment.state, fragment.alone, fragment.pc) = (waits, false, next);
+        }
+        waits == Waits::Ready
     }
 
     /// Executes an instruction that no piece holds and behind which all lanes go on together. `None` for
@@ -409,13 +416,7 @@ impl<'a> Engine<'a> {
     ) -> Option<Left> {
         fill_kernel_lines(self.program, warp, found.piece.lanes);
         let warps = Warps::Each(std::slice::from_mut(warp));
-        let mut visit = Visit { engine: self, common, warps, part };
-        let left = visit.run(state, found.piece, (most, most));
-        if left.is_unfit() {
-            return None;
-        }
-        visit.end(state, found);
-        Some(left)
+        Visit { engine: self, common, warps, part }.run(state, found, (most, most))
     }
 
     #[inline(never)]

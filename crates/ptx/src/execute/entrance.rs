@@ -12,9 +12,9 @@ pub(super) struct Entrance<'a> {
     pub(super) state: State,
     /// The registers of the warp that enters one.
     pub(super) of_warp: Option<Own>,
-    /// The same of the members of a phase, twice in a row, and their places in the block.
+    /// The same of the members of a phase, in the order of their turns: those behind the last one are the first
+    /// ones again, so each is there twice.
     pub(super) of_block: Vec<Own>,
-    pub(super) members: Vec<usize>,
     /// The same of all warps that a sample stands for.
     pub(super) of_sample: Vec<Own>,
     /// The whole warps that came to a barrier or to their end.

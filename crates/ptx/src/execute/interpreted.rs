@@ -6,7 +6,7 @@ use super::access::Blocked;
 use super::block::Common;
 use super::engine::{ByPieces, Engine};
 use super::entrance::Entrance;
-use super::turns::{Cursor, Lap};
+use super::turns::{Cursor, Ended, Lap};
 use super::warp::{Fragment, Old, Warp};
 
 impl<'a> Engine<'a> {
@@ -74,8 +74,8 @@ impl<'a> Engine<'a> {
         _: &mut Common,
         _: &mut Option<Box<Warp>>,
         _: u64,
-    ) -> Lap {
-        Lap::default()
+    ) -> Ended {
+        Ended::default()
     }
 
     /// Without a compiler it is not known which registers the kernel reads.

@@ -15,7 +15,7 @@ use super::phases::Then;
 use super::pieces::Pieces;
 use super::registers::fill_kernel_lines;
 use super::tally::Way;
-use super::turns::{Cursor, Lap};
+use super::turns::{Cursor, Ended, Lap};
 use super::visit::{Visit, Warps};
 use super::warp::{Old, State as Waits, Warp};
 use crate::code::WIDTH;
@@ -140,16 +140,16 @@ impl<'a> Engine<'a> {
         common: &mut Common,
         sample: &mut Option<Box<Warp>>,
         most: u64,
-    ) -> Lap {
-        let mut lap = Lap::default();
+    ) -> Ended {
+        let mut ended = Ended::default();
         let may_begin = |whole: &Whole<'_>| self.may_begin_so(whole);
-        let Some(whole) = entrance.whole.filter(may_begin) else { return lap };
+        let Some(whole) = entrance.whole.filter(may_begin) else { return ended };
         let warps = self.rules.shape.threads / WIDTH as u32;
         let room = entrance.tally.expect(common, self.reach.counts, whole.way).min(warps);
         let most = most.saturating_sub(1) / u64::from(whole.quantum);
         let count = u64::from(room).min(most) as usize;
         if count == 0 {
-            return lap;
+            return ended;
         }
         let sample = sample.get_or_insert_with(|| {
             let mut sample = Box::<Warp>::default();
@@ -160,14 +160,14 @@ impl<'a> Engine<'a> {
         entrance.state.round = self.reach.kept.round();
         entrance.state.sites = self.sites_of(whole.found.piece);
         fill_kernel_lines(self.program, sample, whole.found.piece.lanes);
-        while lap.turns < count && entrance.whole.is_some() {
-            self.samples(entrance, common, sample, (&whole, count), &mut lap);
+        while ended.warps < count && entrance.whole.is_some() {
+            self.samples(entrance, common, sample, (&whole, count), &mut ended);
         }
-        self.add_up(entrance, common, lap.executed);
-        lap
+        self.add_up(entrance, common, ended.executed);
+        ended
     }
 
-    /// Turns of the warps that a sample stands for, behind those of a lap, up to so many and the first that does
+    /// Turns of the warps that a sample stands for, behind those that have ended, up to so many and the first that does
     /// not as the one before.
     #[inline(always)]
     fn samples(
@@ -176,30 +176,25 @@ impl<'a> Engine<'a> {
         common: &mut Common,
         sample: &mut Warp,
         (whole, count): (&Whole<'a>, usize),
-        lap: &mut Lap,
+        ended: &mut Ended,
     ) {
         let Whole { found, way: likely, quantum } = *whole;
         let (state, owns) = (&mut entrance.state, &entrance.of_sample);
-        state.go_through(&owns[lap.turns..count], (likely.left, likely.begin));
+        state.go_through(&owns[ended.warps..count], (likely.left, likely.begin));
         let warps = Warps::Sample(&mut *sample);
-        let mut visit = Visit { engine: self, common, warps, part: None };
-        let left = visit.run(state, found.piece, (quantum, quantum));
-        let mut done = state.passed(&owns[lap.turns..]);
-        lap.executed += done as u64 * u64::from(quantum + 1) - state.rest;
-        let fits = !left.is_unfit();
-        if fits {
-            visit.end(state, found);
-        }
-        let spent = quantum - state.left as u32 + left.last();
-        let way = Way { left, begin: state.begin as u32 };
-        if way == likely && spent < quantum {
-            (done, lap.executed) = (done + 1, lap.executed + u64::from(spent) + 1);
+        let visit = Visit { engine: self, common, warps, part: None };
+        let left = visit.run(state, found, (quantum, quantum));
+        let (mut done, mut executed) = state.passed(&owns[ended.warps..]);
+        let spent = quantum - state.left as u32 + likely.left.last();
+        let way = left.map(|left| Way { left, begin: state.begin as u32 });
+        if way == Some(likely) && spent < quantum {
+            (done, executed) = (done + 1, executed + u64::from(spent) + 1);
         } else {
-            sample.index = (lap.turns + done) as u32;
-            (entrance.entered, entrance.whole) = (fits.then_some(left), None);
+            sample.index = (ended.warps + done) as u32;
+            (entrance.entered, entrance.whole) = (left, None);
         }
         entrance.tally.add_expected(done as u32);
-        lap.turns += done;
+        (ended.warps, ended.executed) = (ended.warps + done, ended.executed + executed);
     }
 
     /// The entrance gets the registers of the sample as those of each warp of the block.

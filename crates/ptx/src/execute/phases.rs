@@ -14,7 +14,7 @@ use super::turns::Cursor;
 use super::visit::{Visit, Warps};
 use super::warp::{State, Warp};
 use crate::code::Set;
-use crate::jit::{Behind, Left};
+use crate::jit::{Behind, Left, Own};
 
 /// Where a whole warp is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,7 +162,7 @@ impl<'a> Engine<'a> {
             return None;
         }
         let (first, at) = self.line_up(entrance, common, warps, (index, spent))?;
-        let count = entrance.members.len();
+        let count = entrance.of_block.len() / 2;
         let (ahead, rounds) = (Ahead::Unknown, common.rounds);
         let mut phase = Phase { first, spent, done: 0, at, ahead, rounds };
         let mut turns = Turns { quantum, executed: 0, has_gone_on: false, stopped: None };
@@ -186,10 +186,9 @@ impl<'a> Engine<'a> {
         let Apart { next, spent, rest } = apart;
         let last = if spent.is_none() { next.checked_sub(1) } else { Some(next) };
         last.into_iter().for_each(|place| phase.note_lap(place, count, cursor));
-        phase.settle(warps, &entrance.members, rest);
+        phase.settle(warps, &entrance.of_block, rest);
         let is_behind = phase.first + next == count && spent.is_none();
-        let next =
-            if is_behind { warps.len() } else { entrance.members[(phase.first + next) % count] };
+        let next = if is_behind { warps.len() } else { phase.member_at(next, &entrance.of_block) };
         let then = match (spent, turns.stopped) {
             (None, _) => Then::Begins,
             (Some(spent), None) => Then::GoesOn(spent),
@@ -215,7 +214,6 @@ impl<'a> Engine<'a> {
     ) -> Option<(usize, Place)> {
         let Place { pc, state } = Place::of(warps.get(index)?)?;
         let (mut at, mut first) = ((spent == 0).then_some(state), 0);
-        entrance.members.clear();
         entrance.of_block.clear();
         for (place, warp) in warps.iter_mut().enumerate() {
             if warp.fragments.is_empty() {
@@ -223,7 +221,7 @@ impl<'a> Engine<'a> {
             }
             let own = Place::of(warp)?;
             if place == index {
-                first = entrance.members.len();
+                first = entrance.of_block.len();
             } else {
                 let state = *at.get_or_insert(own.state);
                 let may_run = state == State::Ready || common.is_over(state);
@@ -231,12 +229,10 @@ impl<'a> Engine<'a> {
                     return None;
                 }
             }
-            entrance.members.push(place);
             let thread = warp.index;
             entrance.of_block.push(self.own(warp, place, thread));
         }
-        let count = entrance.members.len();
-        // In the order of turns, those behind the last one are the first ones again.
+        let count = entrance.of_block.len();
         entrance.of_block.extend_from_within(..);
         (count > 1).then_some((first, Place { pc, state: at? }))
     }
@@ -251,7 +247,7 @@ impl<'a> Engine<'a> {
         phase: &mut Phase,
         turns: &mut Turns,
     ) -> Result<u32, Apart> {
-        let count = entrance.members.len();
+        let count = entrance.of_block.len() / 2;
         self.reach.renew();
         while phase.done < count {
             let most = turns.quantum - phase.spent_before();
@@ -260,7 +256,7 @@ impl<'a> Engine<'a> {
                 None => End::Left(None),
             };
             if let End::Left(first) = end {
-                let warp = &mut warps[phase.member(&entrance.members)];
+                let warp = &mut warps[phase.member(&entrance.of_block)];
                 Place { state: State::Ready, ..phase.at }.put(warp);
                 let begun = Begun { quantum: turns.quantum, spent: phase.spent_before(), first };
                 let (spent, went) = self.chain(entrance, common, warp, begun);
@@ -285,7 +281,7 @@ impl<'a> Engine<'a> {
         (phase, found): (&mut Phase, Found<'a>),
         turns: &mut Turns,
     ) -> End {
-        let (count, quantum) = (entrance.members.len(), turns.quantum);
+        let (count, quantum) = (entrance.of_block.len() / 2, turns.quantum);
         let likely = Way::likely(found.piece);
         let ahead = Ahead::by(likely, common);
         let room = match phase.may_come(ahead) {
@@ -298,24 +294,20 @@ impl<'a> Engine<'a> {
         let owns = &entrance.of_block[phase.first + places.start..phase.first + places.end];
         let (state, before) = (&mut entrance.state, phase.spent_before());
         state.go_through(owns, (likely.left, likely.begin));
-        let mut visit = Visit { engine: self, common, warps: Warps::Each(warps), part: None };
-        let left = visit.run(state, found.piece, (quantum - before, quantum));
-        let is_unfit = left.is_unfit();
-        if !is_unfit {
-            visit.end(state, found);
-        }
-        let more = state.passed(owns);
+        let visit = Visit { engine: self, common, warps: Warps::Each(warps), part: None };
+        let left = visit.run(state, found, (quantum - before, quantum));
+        let (more, executed) = state.passed(owns);
         if more > 0 {
-            turns.executed += more as u64 * u64::from(quantum + 1) - state.rest;
+            turns.executed += executed;
             turns.has_gone_on = true;
             entrance.tally.add_expected(more as u32);
-            phase.came(warps, &entrance.members, more, ahead);
+            phase.came(warps, &entrance.of_block, more, ahead);
         }
-        if is_unfit {
+        let Some(left) = left else {
             let lanes = found.piece.lanes;
-            let has_filled = self.fill(warps, (phase, &entrance.members), lanes);
+            let has_filled = self.fill(warps, (phase, &entrance.of_block), lanes);
             return if has_filled { End::Turn } else { End::Left(None) };
-        }
+        };
         let spent = quantum - state.left as u32 + left.last();
         if spent >= quantum || !left.has_come() {
             if places.start == 0 && more == 0 {
@@ -328,7 +320,7 @@ impl<'a> Engine<'a> {
         if left.behind() == Behind::End && found.pc == self.program.functions[0].start {
             entrance.whole = Some(Whole { found, way, quantum });
         }
-        let warp = &mut warps[phase.member(&entrance.members)];
+        let warp = &mut warps[phase.member(&entrance.of_block)];
         let went = match self.come(entrance, common, warp, way) && spent + 1 < quantum {
             true => Went::Met,
             false => Went::Turn,
@@ -338,10 +330,10 @@ impl<'a> Engine<'a> {
 
     /// The next member and those behind it get the lanes of registers. Returns whether the next one lacked any.
     #[cold]
-    fn fill(&self, warps: &mut [Warp], (phase, members): (&Phase, &[usize]), lanes: Set) -> bool {
-        let has_filled = warps[phase.member(members)].lines.held.has_stale(lanes);
-        for place in phase.done..members.len() {
-            fill_kernel_lines(self.program, &mut warps[phase.member_at(place, members)], lanes);
+    fn fill(&self, warps: &mut [Warp], (phase, owns): (&Phase, &[Own]), lanes: Set) -> bool {
+        let has_filled = warps[phase.member(owns)].lines.held.has_stale(lanes);
+        for place in phase.done..owns.len() / 2 {
+            fill_kernel_lines(self.program, &mut warps[phase.member_at(place, owns)], lanes);
         }
         has_filled
     }
@@ -354,17 +346,16 @@ impl Phase {
         if self.done == 0 { self.spent } else { 0 }
     }
 
-    /// The member at a place.
+    /// The member at a place, by its index in the block.
     #[inline(always)]
-    fn member_at(&self, place: usize, members: &[usize]) -> usize {
-        let number = self.first + place;
-        members[if number < members.len() { number } else { number - members.len() }]
+    fn member_at(&self, place: usize, owns: &[Own]) -> usize {
+        owns[self.first + place].place
     }
 
     /// The next member.
     #[inline(always)]
-    fn member(&self, members: &[usize]) -> usize {
-        self.member_at(self.done, members)
+    fn member(&self, owns: &[Own]) -> usize {
+        self.member_at(self.done, owns)
     }
 
     /// Whether a member that comes somewhere comes to where the others did.
@@ -375,10 +366,10 @@ impl Phase {
 
     /// So many members came somewhere.
     #[inline(always)]
-    fn came(&mut self, warps: &mut [Warp], members: &[usize], more: usize, ahead: Ahead) {
+    fn came(&mut self, warps: &mut [Warp], owns: &[Own], more: usize, ahead: Ahead) {
         if ahead == Ahead::End {
             for place in self.done..self.done + more {
-                warps[self.member_at(place, members)].end();
+                warps[self.member_at(place, owns)].end();
             }
         }
         (self.ahead, self.done) = (ahead, self.done + more);
@@ -432,9 +423,9 @@ impl Phase {
     }
 
     /// Notes in each member where it is, but for those that ran last.
-    fn settle(&self, warps: &mut [Warp], members: &[usize], rest: usize) {
-        for place in 0..members.len() {
-            let warp = &mut warps[self.member_at(place, members)];
+    fn settle(&self, warps: &mut [Warp], owns: &[Own], rest: usize) {
+        for place in 0..owns.len() / 2 {
+            let warp = &mut warps[self.member_at(place, owns)];
             match self.ahead {
                 Ahead::At(at) if place < self.done => at.put(warp),
                 _ if place >= rest => self.at.put(warp),

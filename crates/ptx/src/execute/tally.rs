@@ -5,7 +5,7 @@
 
 use super::block::Common;
 use super::count::Counts;
-use super::warp::{State, Warp};
+use super::warp::State;
 use crate::code::WIDTH;
 use crate::jit::{Behind, Left, Piece};
 
@@ -23,20 +23,6 @@ impl Way {
     pub(super) fn likely(piece: &Piece) -> Self {
         let (left, begin) = piece.likely_way();
         Self { left, begin }
-    }
-
-    /// A warp came this way: it waits in a state, or has ended. Returns whether it goes on at once.
-    #[inline(always)]
-    pub(super) fn take(self, warp: &mut Warp, waits: State) -> bool {
-        if self.left.behind() == Behind::End {
-            warp.end();
-            return false;
-        }
-        if let Some(fragment) = warp.fragments.first_mut() {
-            let next = self.left.position() + 1;
-            (fragment.state, fragment.alone, fragment.pc) = (waits, false, next);
-        }
-        waits == State::Ready
     }
 
     /// Notes the instructions of so many warps.

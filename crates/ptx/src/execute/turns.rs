@@ -48,12 +48,19 @@ pub(super) struct Turns {
 /// Turns of warps of a block, one after the other, that went by pieces alone.
 #[derive(Default)]
 pub(super) struct Lap {
-    /// How many there are.
-    pub(super) turns: usize,
     /// The instructions that they executed.
     pub(super) executed: u64,
     /// The turn of the next warp, if it has begun: its most instructions, and how it went so far.
     pub(super) begun: Option<(u32, ByPieces)>,
+}
+
+/// Warps of a block that ran from their beginning to their end.
+#[derive(Default)]
+pub(super) struct Ended {
+    /// How many there are.
+    pub(super) warps: usize,
+    /// The instructions that they executed.
+    pub(super) executed: u64,
 }
 
 /// A turn after which the kernel ends, or a warp of it.
@@ -82,9 +89,9 @@ impl<'a> Engine<'a> {
         let mut ended = 0;
         if turns.is_plain && !turns.watches {
             let most = self.left(turns);
-            let lap = self.at_once(entrance, &mut block.common, sample, most);
-            self.reach.stats.warp_instructions += lap.executed;
-            ended = lap.turns;
+            let at_once = self.at_once(entrance, &mut block.common, sample, most);
+            self.reach.stats.warp_instructions += at_once.executed;
+            ended = at_once.warps;
         }
         if block.common.live > 0 {
             block.begin_warps(self.program, &self.rules.shape, (ended, self.old_registers()));

@@ -10,7 +10,7 @@ use super::memory::Kind;
 use super::registers::fill_kernel_lines;
 use super::warp::{Fragment, Warp};
 use crate::code::{WIDTH, signs};
-use crate::jit::{Calls, Exchange, Left, Piece, Site, State};
+use crate::jit::{Calls, Exchange, Left, Site, State};
 
 /// The functions that pieces call.
 pub(super) const CALLS: Calls = Calls { instruction, exchange, span };
@@ -50,28 +50,27 @@ pub(super) struct Visit<'v, 'e> {
 impl<'e> Visit<'_, 'e> {
     /// Runs a piece for the warps from the first to the last one of the state, as long as they leave it the way
     /// that the state names: the first for up to `most` instructions, and each other one for up to `quantum`.
-    /// The state is laid out for the piece.
+    /// The state is laid out for the piece. `None` if it does not fit the next of them.
     #[inline(always)]
     pub(super) fn run(
-        &mut self,
+        mut self,
         state: &mut State,
-        piece: &Piece,
+        found: Found<'e>,
         (most, quantum): (u32, u32),
-    ) -> Left {
+    ) -> Option<Left> {
         (state.left, state.quantum) = (most.into(), quantum.into());
         (state.no_line, state.rest) = (0, 0);
-        state.visit = (&raw mut *self).cast();
+        state.visit = (&raw mut self).cast();
         // SAFETY: the state has the pointers of the warps and of their block, which nothing else uses until
         // the piece is left; its calls get the visit from the state.
-        unsafe { piece.enter(state) }
-    }
-
-    /// A piece that fitted was left.
-    #[inline(always)]
-    pub(super) fn end(&mut self, state: &mut State, found: Found<'e>) {
+        let left = unsafe { found.piece.enter(state) };
+        if left.is_unfit() {
+            return None;
+        }
         if state.has_met | state.no_line != 0 {
             self.note(state, found);
         }
+        Some(left)
     }
 
     /// Notes that lanes met, and that a result is no line.

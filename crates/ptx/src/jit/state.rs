@@ -87,10 +87,12 @@ impl State {
         (self.way, self.way_begin) = (way.bits(), begin.into());
     }
 
-    /// How many of these warps came that way, each before another one.
+    /// How many of these warps came that way, each before another one, and the instructions of their turns.
     #[inline(always)]
-    pub(crate) fn passed(&self, warps: &[Own]) -> usize {
-        (self.warp.addr() - warps.as_ptr().addr()) / size_of::<Own>()
+    pub(crate) fn passed(&self, warps: &[Own]) -> (usize, u64) {
+        let count = (self.warp.addr() - warps.as_ptr().addr()) / size_of::<Own>();
+        // Each executes the instruction to which it came, too.
+        (count, count as u64 * (self.quantum + 1) - self.rest)
     }
 
     /// The lanes that a piece was left with within a detour, and the instruction before which the others wait.
