@@ -14,19 +14,21 @@ pub(crate) struct Line<T> {
     pub(crate) step: T,
 }
 
+/// The step of values that are no line. Coordinates are far less apart.
+pub(crate) const NO_STEP: u32 = 1 << 31;
+
 /// A coordinate of the threads of a warp, for compiled code: it may be a line, or one in each half of the
 /// warp.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Axis {
     pub(crate) first: u32,
-    pub(crate) step: u32,
     /// The value of the first lane of the upper half.
     pub(crate) second: u32,
-    /// One if it is a line, else zero.
-    pub(crate) is_line: u32,
-    /// One if both halves are lines with the step, else zero.
-    pub(crate) is_halves: u32,
+    /// The step if it is a line, else [`NO_STEP`].
+    pub(crate) step: u32,
+    /// The step if each half is a line with it, else [`NO_STEP`].
+    pub(crate) half_step: u32,
     /// The values of all lanes.
     pub(crate) values: [u32; WIDTH],
 }
@@ -34,9 +36,9 @@ pub(crate) struct Axis {
 impl Axis {
     pub(crate) fn of(values: &[u32; WIDTH]) -> Self {
         let [first, second] = [0, 1].map(|half| values[half * WIDTH / 2]);
-        let step = half_step(values);
-        let [is_line, is_halves] = [Line::through(values).is_some(), step.is_some()].map(u32::from);
-        Self { first, step: step.unwrap_or(0), second, is_line, is_halves, values: *values }
+        let step = Line::through(values).map_or(NO_STEP, |line| line.step);
+        let half_step = half_step(values).unwrap_or(NO_STEP);
+        Self { first, second, step, half_step, values: *values }
     }
 }
 

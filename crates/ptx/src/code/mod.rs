@@ -28,7 +28,7 @@ pub(crate) use form::{
     Compared, FLUSH, Form, Logic, MINUS_OTHER, MINUS_PRODUCT, Narrow, Width, field_at, field_of,
 };
 pub(crate) use lanes::{CONSTANT, First, Lanes, Value, WIDTH, active, is_constant};
-pub(crate) use line::{Axis, Line, Wrapping, half_step};
+pub(crate) use line::{Axis, Line, NO_STEP, Wrapping, half_step};
 pub(crate) use lines::{Held, Lines, MOST_LINES, Set};
 pub(crate) use mask::{bits, lanes_where, pack, signs};
 pub(crate) use matrix::{Factors, Layout, MatrixAccess, Product, Quads, Sum};

@@ -12,8 +12,8 @@ use super::registers::{fill_kernel_lines, leave_lines};
 use super::tally::{Tally, Way};
 use super::visit::{CALLS, Visit, Warps};
 use super::warp::{Fragment, State as Waits, Warp};
-use crate::code::{Code, Op, Special, UNGUARDED, WIDTH};
-use crate::jit::{Behind, Left, Of, Own, Piece, Position, Seen, Site, State};
+use crate::code::{Code, NO_STEP, Op, Special, UNGUARDED, WIDTH};
+use crate::jit::{Behind, Left, Noted, Of, Own, Piece, Position, Seen, Site, State};
 
 /// A turn that goes on by pieces.
 pub(super) struct Begun {
@@ -51,7 +51,6 @@ impl<'a> Engine<'a> {
             shared: std::ptr::null_mut(),
             shared_bytes: 0,
             sites: std::ptr::null_mut(),
-            round: 0,
             read: 0,
             counts: self.reach.counts.pointer(),
             written: 0,
@@ -60,12 +59,11 @@ impl<'a> Engine<'a> {
             lanes: 0,
             meeting: 0,
             spins: 0,
-            no_line: 0,
+            noted: Noted::default(),
             block: std::ptr::null(),
             threads: &raw const self.rules.shape.block,
             blocks: &raw const self.rules.shape.grid,
             idle: 0,
-            has_met: 0,
             visit: std::ptr::null_mut(),
         };
         Entrance {
@@ -189,7 +187,7 @@ impl<'a> Engine<'a> {
                 if spent >= quantum || entrance.is_short && spent >= quantum / 2 {
                     break Went::Turn;
                 }
-                let Some(done) = self.step(entrance, common, warp, pc) else { break Went::Rest };
+                let Some(done) = self.step(common, warp, pc) else { break Went::Rest };
                 self.reach.counts.note(pc, pc + 1);
                 spent += 1;
                 match done {
@@ -267,7 +265,6 @@ impl<'a> Engine<'a> {
     #[inline(never)]
     fn step(
         &mut self,
-        entrance: &mut Entrance<'a>,
         common: &mut Common,
         warp: &mut Warp,
         pc: u32,
@@ -276,7 +273,6 @@ impl<'a> Engine<'a> {
         let mut fragment = warp.fragments.pop()?;
         let done = self.execute(common, warp, &mut fragment, pc);
         warp.fragments.push(fragment);
-        entrance.state.round = self.reach.kept.round();
         Some(done)
     }
 
@@ -312,7 +308,6 @@ impl<'a> Engine<'a> {
     pub(super) fn approach(&self, entrance: &mut Entrance<'_>, warp: &mut Warp) {
         let thread = warp.index;
         entrance.set_warp(self.own(warp, 0, thread));
-        entrance.state.round = self.reach.kept.round();
     }
 
     /// The registers of a warp at a place, with the coordinates of one of the block's warps.
@@ -416,7 +411,7 @@ impl<'a> Engine<'a> {
     ) -> Option<Left> {
         fill_kernel_lines(self.program, warp, found.piece.lanes);
         let warps = Warps::Each(std::slice::from_mut(warp));
-        Visit { engine: self, common, warps, part }.run(state, found, (most, most))
+        Visit { engine: self, common, warps, part, found }.run(state, (most, most))
     }
 
     #[inline(never)]
@@ -452,17 +447,14 @@ impl<'a> Engine<'a> {
     fn half_special_step(&self, warp: &Warp, special: Special) -> Option<i64> {
         let Special::Thread(axis) = special else { return None };
         let axis = &self.rules.shape.axes[warp.index as usize][usize::from(axis)];
-        (axis.is_halves != 0).then(|| axis.step.cast_signed().into())
+        (axis.half_step != NO_STEP).then(|| axis.half_step.cast_signed().into())
     }
 
-    /// The windows of a piece's accesses.
+    /// The memory that a piece's accesses found last.
     #[inline(always)]
     pub(super) fn sites_of(&mut self, piece: &Piece) -> *mut Site {
         let Some(pieces) = &mut self.pieces else { return std::ptr::null_mut() };
-        if pieces.sites.len() < (piece.first_site + piece.sites) as usize {
-            pieces.sites.resize(pieces.compiled.sites(), Site::default());
-        }
-        pieces.sites.as_mut_ptr().wrapping_add(piece.first_site as usize)
+        pieces.sites.of(&piece.sites, self.reach.kept.round())
     }
 }
 

@@ -16,7 +16,7 @@ use super::turns::{Cursor, Stopped, Turns};
 use super::warp::{Bytes, State, Warp};
 use super::windows::Kept;
 use crate::code::WIDTH;
-use crate::jit::{Compiled, Site};
+use crate::jit::{Compiled, Sites};
 use crate::math::product::Room;
 use crate::module::{Kernel, Parameter};
 
@@ -45,8 +45,8 @@ pub struct Run {
     compile_after: Option<u32>,
     /// The pieces of the kernel for launches of this size.
     compiled: Arc<Compiled>,
-    /// The windows of the accesses of compiled pieces.
-    sites: Vec<Site>,
+    /// The memory that the accesses of compiled pieces found last.
+    sites: Sites,
     cursor: Cursor,
     /// The first illegal address, and the count of instructions at which the kernel ends at latest.
     fault: Option<(Box<Report>, u64)>,
@@ -104,7 +104,7 @@ impl Run {
             counts: Counts::new(&kernel.program),
             compile_after: config.compile_after,
             compiled,
-            sites: Vec::new(),
+            sites: Default::default(),
             cursor: Cursor::default(),
             fault: None,
             end: None,

@@ -157,7 +157,6 @@ impl<'a> Engine<'a> {
             sample
         });
         self.line_up_sample(entrance, sample, warps);
-        entrance.state.round = self.reach.kept.round();
         entrance.state.sites = self.sites_of(whole.found.piece);
         fill_kernel_lines(self.program, sample, whole.found.piece.lanes);
         while ended.warps < count && entrance.whole.is_some() {
@@ -182,8 +181,8 @@ impl<'a> Engine<'a> {
         let (state, owns) = (&mut entrance.state, &entrance.of_sample);
         state.go_through(&owns[ended.warps..count], (likely.left, likely.begin));
         let warps = Warps::Sample(&mut *sample);
-        let visit = Visit { engine: self, common, warps, part: None };
-        let left = visit.run(state, found, (quantum, quantum));
+        let visit = Visit { engine: self, common, warps, part: None, found };
+        let left = visit.run(state, (quantum, quantum));
         let (mut done, mut executed) = state.passed(&owns[ended.warps..]);
         let spent = quantum - state.left as u32 + likely.left.last();
         let way = left.map(|left| Way { left, begin: state.begin as u32 });

@@ -289,13 +289,12 @@ impl<'a> Engine<'a> {
             false => 0,
         };
         let places = phase.done..count.min(phase.done + room + 1);
-        entrance.state.round = self.reach.kept.round();
         entrance.state.sites = self.sites_of(found.piece);
         let owns = &entrance.of_block[phase.first + places.start..phase.first + places.end];
         let (state, before) = (&mut entrance.state, phase.spent_before());
         state.go_through(owns, (likely.left, likely.begin));
-        let visit = Visit { engine: self, common, warps: Warps::Each(warps), part: None };
-        let left = visit.run(state, found, (quantum - before, quantum));
+        let visit = Visit { engine: self, common, warps: Warps::Each(warps), part: None, found };
+        let left = visit.run(state, (quantum - before, quantum));
         let (more, executed) = state.passed(owns);
         if more > 0 {
             turns.executed += executed;

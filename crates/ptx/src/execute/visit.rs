@@ -10,10 +10,10 @@ use super::memory::Kind;
 use super::registers::fill_kernel_lines;
 use super::warp::{Fragment, Warp};
 use crate::code::{WIDTH, signs};
-use crate::jit::{Calls, Exchange, Left, Site, State};
+use crate::jit::{Calls, Exchange, Left, Noted, Site, State};
 
 /// The functions that pieces call.
-pub(super) const CALLS: Calls = Calls { instruction, exchange, span };
+pub(super) const CALLS: Calls = Calls { instruction, exchange, span, shared };
 
 /// The warps of which some run by a piece, one after the other.
 pub(super) enum Warps<'v> {
@@ -45,6 +45,7 @@ pub(super) struct Visit<'v, 'e> {
     pub(super) warps: Warps<'v>,
     /// The part of the one warp that runs; `None` if it is all of it.
     pub(super) part: Option<&'v mut Fragment>,
+    pub(super) found: Found<'e>,
 }
 
 impl<'e> Visit<'_, 'e> {
@@ -52,14 +53,10 @@ impl<'e> Visit<'_, 'e> {
     /// that the state names: the first for up to `most` instructions, and each other one for up to `quantum`.
     /// The state is laid out for the piece. `None` if it does not fit the next of them.
     #[inline(always)]
-    pub(super) fn run(
-        mut self,
-        state: &mut State,
-        found: Found<'e>,
-        (most, quantum): (u32, u32),
-    ) -> Option<Left> {
+    pub(super) fn run(mut self, state: &mut State, (most, quantum): (u32, u32)) -> Option<Left> {
+        let found = self.found;
         (state.left, state.quantum) = (most.into(), quantum.into());
-        (state.no_line, state.rest) = (0, 0);
+        (state.noted, state.rest) = (Noted::default(), 0);
         state.visit = (&raw mut self).cast();
         // SAFETY: the state has the pointers of the warps and of their block, which nothing else uses until
         // the piece is left; its calls get the visit from the state.
@@ -67,22 +64,24 @@ impl<'e> Visit<'_, 'e> {
         if left.is_unfit() {
             return None;
         }
-        if state.has_met | state.no_line != 0 {
-            self.note(state, found);
+        if state.noted != Noted::default() {
+            self.note(state);
         }
         Some(left)
     }
 
     /// Notes that lanes met, and that a result is no line.
     #[cold]
-    fn note(&mut self, state: &mut State, found: Found<'e>) {
-        if std::mem::take(&mut state.has_met) != 0 {
+    fn note(&mut self, state: &mut State) {
+        let found = self.found;
+        let Noted { no_line, has_met } = state.noted;
+        if has_met != 0 {
             self.has_met(state);
         }
-        if let Some(instruction) = state.no_line.checked_sub(1)
+        if let Some(instruction) = no_line.checked_sub(1)
             && let Some(pieces) = &self.engine.pieces
         {
-            pieces.compiled.note_no_line(found.position, found.piece, instruction as u32);
+            pieces.compiled.note_no_line(found.position, found.piece, instruction);
         }
     }
 
@@ -113,22 +112,17 @@ impl<'e> Visit<'_, 'e> {
         if !keeps && engine.blocked.is_none() {
             fill_kernel_lines(engine.program, warp, engine.program.ops[position as usize].writes);
         }
-        state.round = engine.reach.kept.round();
+        state.sites = engine.sites_of(self.found.piece);
         engine.blocked.is_some()
     }
 }
 
 impl Reach<'_> {
     /// The window that has a span, for an access of a piece.
-    fn site(&self, address: u64, bytes: u32, writes: bool) -> Option<Site> {
+    fn site(&self, address: u64, (bytes, align): (u32, u32), writes: bool) -> Option<Site> {
         let kind = if writes { Kind::Write } else { Kind::Read };
         let window = self.kept.find(address, bytes.into(), kind)?;
-        Some(Site {
-            start: window.start(),
-            last: window.bytes() - u64::from(bytes),
-            host: window.host(),
-            round: self.kept.round(),
-        })
+        Site::of((window.start(), window.bytes()), window.host(), (bytes, align))
     }
 }
 
@@ -159,14 +153,34 @@ unsafe extern "C" fn span(
     address: u64,
     site: u32,
     bytes: u32,
+    align: u32,
     writes: u32,
 ) -> *mut u8 {
     // SAFETY: the state is that of the piece, which waits, and has the visit that entered it.
     let (state, visit) = unsafe { (&mut *state, &mut *(*state).visit.cast::<Visit<'_, '_>>()) };
-    let Some(found) = visit.engine.reach.site(address, bytes, writes != 0) else {
+    let Some(found) = visit.engine.reach.site(address, (bytes, align), writes != 0) else {
         return std::ptr::null_mut();
     };
     // SAFETY: the piece numbers its own sites, of which the state has the first.
     unsafe { state.sites.add(site as usize).write(found) };
     found.host.wrapping_add((address - found.start) as usize)
+}
+
+/// Finds a span in shared memory for a piece.
+unsafe extern "C" fn shared(
+    state: *mut State,
+    address: u64,
+    site: u32,
+    bytes: u32,
+    align: u32,
+) -> *mut u8 {
+    // SAFETY: the state is that of the piece, which waits.
+    let state = unsafe { &mut *state };
+    let memory = Site::of((0, state.shared_bytes), std::ptr::null_mut(), (bytes, align));
+    let Some(found) = memory.filter(|found| address <= found.last) else {
+        return std::ptr::null_mut();
+    };
+    // SAFETY: the piece numbers its own sites, of which the state has the first.
+    unsafe { state.sites.add(site as usize).write(found) };
+    state.shared.wrapping_add(address as usize)
 }

@@ -16,6 +16,6 @@ impl Editions {
     }
 }
 
-/// The window of an access of a piece: there are none.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Site;
+/// The memory that accesses of pieces found last: there are none.
+#[derive(Debug, Default)]
+pub(crate) struct Sites;

@@ -6,7 +6,8 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Type, Value, types};
 
 use super::emit::{Emit, foreign, plain};
-use super::state::{Site, State};
+use super::sites::{Site, Wanted};
+use super::state::State;
 use super::value::LineOf;
 use crate::code::{Access, Fill, Place, WIDTH};
 
@@ -43,20 +44,6 @@ impl Run {
     }
 }
 
-/// A span that an access needs.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted {
-    pub(super) place: Place,
-    pub(super) bytes: u32,
-    /// The alignment.
-    pub(super) align: u32,
-    pub(super) writes: bool,
-    /// The access, counted from the piece's first.
-    pub(super) site: u32,
-    /// The instruction to leave before if the bytes are not at hand.
-    pub(super) at: u32,
-}
-
 impl Emit<'_> {
     /// The address of the first lane.
     pub(super) fn address(&mut self, line: LineOf, imm: u64, is_wide: bool) -> Value {
@@ -80,54 +67,48 @@ impl Emit<'_> {
 
     /// Where the bytes of a span are.
     pub(super) fn span(&mut self, address: Value, wanted: Wanted) -> Value {
-        let odd = self.build.ins().band_imm(address, i64::from(wanted.align) - 1);
-        let aligned = self.build.ins().icmp_imm(IntCC::Equal, odd, 0);
-        match wanted.place {
-            Place::Shared => {
-                let (base, limit) = (
-                    self.field(offset_of!(State, shared)),
-                    self.field(offset_of!(State, shared_bytes)),
-                );
-                let begins = self.compare(IntCC::UnsignedLessThan, address, limit);
-                let end = self.build.ins().iadd_imm(address, i64::from(wanted.bytes));
-                let ends = self.compare(IntCC::UnsignedLessThanOrEqual, end, limit);
-                let inside = self.both(begins, ends);
-                let holds = self.both(aligned, inside);
-                self.check(holds, wanted.at);
-                self.build.ins().iadd(base, address)
+        let (offset, host) = match wanted.place {
+            Place::Shared => (address, self.field(offset_of!(State, shared))),
+            _ => {
+                let start = self.site(wanted.site, offset_of!(Site, start));
+                let host = self.site(wanted.site, offset_of!(Site, host));
+                (self.build.ins().isub(address, start), host)
             }
-            _ => self.window(address, aligned, wanted),
-        }
-    }
-
-    /// Where bytes of the caller's memory are: in the window that the access found last, or in another one
-    /// that the warp is known to reach.
-    fn window(&mut self, address: Value, aligned: Value, wanted: Wanted) -> Value {
-        let sites = self.field(offset_of!(State, sites));
-        let mut field = |offset: usize| {
-            let offset = (wanted.site as usize * size_of::<Site>() + offset) as i32;
-            self.build.ins().load(types::I64, plain(), sites, offset)
         };
-        let (start, last) = (field(offset_of!(Site, start)), field(offset_of!(Site, last)));
-        let (host, round) = (field(offset_of!(Site, host)), field(offset_of!(Site, round)));
-        let offset = self.build.ins().isub(address, start);
-        let inside = self.compare(IntCC::UnsignedLessThanOrEqual, offset, last);
-        let now = self.field(offset_of!(State, round));
-        let valid = self.compare(IntCC::Equal, round, now);
-        let (holds, found) = (self.both(inside, valid), self.build.ins().iadd(host, offset));
-        let holds = self.both(holds, aligned);
+        let holds = self.has_place(offset, (wanted.site, wanted.align));
+        let found = self.build.ins().iadd(host, offset);
         self.either(holds, found, |emit| {
             if wanted.place == Place::Generic {
                 let limit = emit.double(BEHIND_GLOBAL);
                 let is_global = emit.compare(IntCC::UnsignedLessThan, address, limit);
                 emit.check(is_global, wanted.at);
             }
-            emit.check(aligned, wanted.at);
-            let found = emit.call_span(address, wanted.site, wanted.bytes, wanted.writes);
+            let odd = emit.build.ins().band_imm(address, i64::from(wanted.align) - 1);
+            let is_aligned = emit.build.ins().icmp_imm(IntCC::Equal, odd, 0);
+            emit.check(is_aligned, wanted.at);
+            let found = emit.call_span(address, wanted);
             let is_there = emit.build.ins().icmp_imm(IntCC::NotEqual, found, 0);
             emit.check(is_there, wanted.at);
             found
         })
+    }
+
+    /// A field of a site.
+    pub(super) fn site(&mut self, site: u32, offset: usize) -> Value {
+        let sites = self.field(offset_of!(State, sites));
+        let offset = (site as usize * size_of::<Site>() + offset) as i32;
+        self.build.ins().load(types::I64, plain(), sites, offset)
+    }
+
+    /// Whether an offset into the memory of a site is one of its aligned places.
+    pub(super) fn has_place(&mut self, offset: Value, (site, align): (u32, u32)) -> Value {
+        // The bits of an odd offset come to the top, which is beyond all places.
+        let place = match align.trailing_zeros() {
+            0 => offset,
+            bits => self.build.ins().rotr_imm(offset, i64::from(bits)),
+        };
+        let places = self.site(site, offset_of!(Site, places));
+        self.compare(IntCC::UnsignedLessThan, place, places)
     }
 
     /// Where a parameter of the kernel is.

@@ -1,6 +1,7 @@
 //! The pieces of a program, made when they are wanted.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -40,9 +41,8 @@ pub(crate) struct Piece {
     pub(crate) lanes: Set,
     /// The instructions of its first extent: it begins only if the warp may execute so many.
     pub(crate) most: u32,
-    /// Its accesses among those of the program.
-    pub(crate) first_site: u32,
-    pub(crate) sites: u32,
+    /// The numbers of its accesses among those of the program, one at least.
+    pub(crate) sites: Range<usize>,
     /// How often instructions gave no line, by their positions.
     failures: Mutex<BTreeMap<u32, u32>>,
     is_retired: AtomicBool,
@@ -209,7 +209,7 @@ pub(crate) struct Compiled {
     maker: Mutex<Option<Maker>>,
     live: OnceLock<Live>,
     targets: OnceLock<Targets>,
-    sites: AtomicU32,
+    sites: AtomicUsize,
     made: AtomicU32,
     has_failed: AtomicBool,
 }
@@ -243,11 +243,6 @@ impl Compiled {
     #[inline(always)]
     pub(crate) fn reads_nothing_old(&self) -> bool {
         self.live.get().is_some_and(Live::is_empty_at_start)
-    }
-
-    /// How many sites the program's pieces have.
-    pub(crate) fn sites(&self) -> usize {
-        self.sites.load(Ordering::Acquire) as usize
     }
 
     /// Notes that a warp is at a position for which no piece fits, and makes one after so many times.
@@ -323,7 +318,7 @@ impl Compiled {
             let live = self.live.get_or_init(|| Live::of(program));
             let task = Task { program, of, extents, live, observed };
             let piece = maker.as_mut()?.make(task, calls, first_site)?;
-            self.sites.store(first_site + piece.sites, Ordering::Release);
+            self.sites.store(piece.sites.end, Ordering::Relaxed);
             // The lock makes this the only one that sets it.
             let _ = variants.pieces[free].set(piece);
             Some(free)
@@ -383,7 +378,7 @@ impl Maker {
         Some(Self { module: Some(JITModule::new(builder)) })
     }
 
-    fn make(&mut self, task: Task<'_>, calls: Calls, first_site: u32) -> Option<Piece> {
+    fn make(&mut self, task: Task<'_>, calls: Calls, first_site: usize) -> Option<Piece> {
         let module = self.module.as_mut()?;
         let start = task.extents[0].start;
         let most = task.extents[0].end - start;
@@ -410,7 +405,8 @@ impl Maker {
         let lanes = expected.lanes;
         let way = Default::default();
         let apart = AtomicU32::default();
-        Some(Piece { code, lanes, most, first_site, sites, failures, is_retired, way, apart })
+        let sites = first_site..first_site + sites.max(1) as usize;
+        Some(Piece { code, lanes, most, sites, failures, is_retired, way, apart })
     }
 }
 

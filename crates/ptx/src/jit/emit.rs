@@ -11,9 +11,10 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 
 use super::detour::Leg;
+use super::sites::Wanted;
 use super::state::{Behind, Calls, Exchange, Left, Of, Own, STOPPED, State, UNFIT};
 use super::value::{Group, Round};
-use crate::code::{Axis, WIDTH};
+use crate::code::{Axis, Place, WIDTH};
 
 /// Vectors of four words, and of two doubles.
 pub(super) const WORDS: Type = types::I32X4;
@@ -43,6 +44,7 @@ pub(super) struct Emit<'f> {
     exchange: SigRef,
     pub(super) fused: SigRef,
     span: SigRef,
+    shared: SigRef,
     /// The first instruction of the extent.
     start: u32,
     /// The lanes that run, in a piece for parts of warps or in a detour.
@@ -93,7 +95,9 @@ impl<'f> Emit<'f> {
         let (i32, i64) = (types::I32, types::I64);
         let instruction = build.import_signature(signature(&[i64, i32, i32], Some(i32)));
         let exchange = build.import_signature(signature(&[i64, i64, i32, i32], Some(i32)));
-        let span = build.import_signature(signature(&[i64, i64, i32, i32, i32], Some(i64)));
+        let span = [i64, i64, i32, i32, i32, i32];
+        let shared = build.import_signature(signature(&span[..5], Some(i64)));
+        let span = build.import_signature(signature(&span, Some(i64)));
         let fused = build.import_signature(signature(&[i64], None));
         let again = build.create_block();
         build.ins().jump(again, &[]);
@@ -126,6 +130,7 @@ impl<'f> Emit<'f> {
             exchange,
             fused,
             span,
+            shared,
             start,
             part,
             leg: None,
@@ -253,15 +258,12 @@ impl<'f> Emit<'f> {
             let offset = (usize::from(axis) * size_of::<Axis>() + offset) as i32;
             self.build.ins().load(types::I32, plain(), axes, offset)
         };
-        let (first, now) = (part(offset_of!(Axis, first)), part(offset_of!(Axis, step)));
-        let second = part(offset_of!(Axis, second));
-        let is_line = part(match in_halves {
-            true => offset_of!(Axis, is_halves),
-            false => offset_of!(Axis, is_line),
+        let (first, second) = (part(offset_of!(Axis, first)), part(offset_of!(Axis, second)));
+        let now = part(match in_halves {
+            true => offset_of!(Axis, half_step),
+            false => offset_of!(Axis, step),
         });
-        let same = self.build.ins().icmp_imm(IntCC::Equal, now, step);
-        let line = self.build.ins().icmp_imm(IntCC::NotEqual, is_line, 0);
-        let holds = self.both(same, line);
+        let holds = self.build.ins().icmp_imm(IntCC::Equal, now, step);
         self.check(holds, at);
         [first, second]
     }
@@ -345,16 +347,14 @@ impl<'f> Emit<'f> {
         let Some(come) = self.come else { return };
         self.build.switch_to_block(come);
         let [way, begin, executed] = [0, 1, 2].map(|at| self.build.block_params(come)[at]);
-        self.set_field(offset_of!(State, begin), begin);
         let wanted = [(way, offset_of!(State, way)), (begin, offset_of!(State, way_begin))];
         let [way_differs, begin_differs] = wanted.map(|(value, offset)| {
             let wanted = self.field(offset);
             self.build.ins().bxor(value, wanted)
         });
-        let noted = [offset_of!(State, has_met), offset_of!(State, no_line)];
-        let [has_met, no_line] = noted.map(|offset| self.field(offset));
-        let others = [begin_differs, has_met, no_line];
-        let any = others.into_iter().fold(way_differs, |any, bits| self.build.ins().bor(any, bits));
+        let noted = self.field(offset_of!(State, noted));
+        let any = self.build.ins().bor(way_differs, begin_differs);
+        let any = self.build.ins().bor(any, noted);
         let is_plain = self.build.ins().icmp_imm(IntCC::Equal, any, 0);
         let left = self.field(offset_of!(State, left));
         let has_room = self.compare(IntCC::UnsignedGreaterThan, left, executed);
@@ -376,6 +376,7 @@ impl<'f> Emit<'f> {
         self.set_field(offset_of!(State, left), quantum);
         self.build.ins().jump(self.again, &[]);
         self.build.switch_to_block(off);
+        self.set_field(offset_of!(State, begin), begin);
         self.build.ins().return_(&[way]);
     }
 
@@ -396,8 +397,8 @@ impl<'f> Emit<'f> {
     /// As [`Self::check`], of a condition for the result of this instruction to be a line.
     pub(super) fn check_line(&mut self, holds: Value, position: u32) {
         self.check_or(holds, |emit| {
-            let no_line = emit.double(u64::from(emit.position) + 1);
-            emit.set_field(offset_of!(State, no_line), no_line);
+            let no_line = emit.word(emit.position + 1);
+            emit.set_field(offset_of!(State, noted.no_line), no_line);
             emit.leave_before(position);
         });
     }
@@ -437,18 +438,17 @@ impl<'f> Emit<'f> {
     }
 
     /// The interpreter looks for a span; null if there is none.
-    pub(super) fn call_span(
-        &mut self,
-        address: Value,
-        site: u32,
-        bytes: u32,
-        writes: bool,
-    ) -> Value {
-        let function = self.double(self.calls.span as usize as u64);
-        let (site, bytes) = (self.word(site), self.word(bytes));
-        let writes = self.word(writes.into());
-        let arguments = [self.state, address, site, bytes, writes];
-        let call = self.build.ins().call_indirect(self.span, function, &arguments);
+    pub(super) fn call_span(&mut self, address: Value, wanted: Wanted) -> Value {
+        let Wanted { site, bytes, align, writes, .. } = wanted;
+        let [site, bytes, align, writes] =
+            [site, bytes, align, writes.into()].map(|word| self.word(word));
+        let (arguments, count) = ([self.state, address, site, bytes, align, writes], 6);
+        let (signature, function, count) = match wanted.place {
+            Place::Shared => (self.shared, self.calls.shared as usize, count - 1),
+            _ => (self.span, self.calls.span as usize, count),
+        };
+        let function = self.double(function as u64);
+        let call = self.build.ins().call_indirect(signature, function, &arguments[..count]);
         self.build.inst_results(call)[0]
     }
 

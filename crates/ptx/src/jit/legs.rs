@@ -75,9 +75,9 @@ impl Emit<'_> {
 
     /// All lanes of a detour are together. A fragment that met another begins to count anew how long it loops.
     fn has_met(&mut self) {
-        let [none, met] = [0, 1].map(|value| self.double(value));
+        let (none, met) = (self.double(0), self.word(1));
         self.set_field(offset_of!(State, spins), none);
-        self.set_field(offset_of!(State, has_met), met);
+        self.set_field(offset_of!(State, noted.has_met), met);
     }
 
     /// Within a leg, says which lanes are in it before an instruction, and where the others are. Gives the flag

@@ -3,9 +3,10 @@
 
 use cranelift_codegen::ir::Value;
 
-use super::access::{Run, Wanted};
+use super::access::Run;
 use super::places::Places;
 use super::segment::{Made, Store};
+use super::sites::Wanted;
 use super::translate::{Holds, Translate};
 use super::value::LineOf;
 use crate::code::{Access, File, Op, Place, Register, UNGUARDED, WIDTH};
@@ -55,7 +56,7 @@ impl Translate<'_, '_> {
         let mut found = lines.iter().map(|line| {
             let address = self.emit.address(*line, op.imm, access.wide);
             let (site, at) = (self.sites, self.begins);
-            self.sites += u32::from(access.place != Place::Shared);
+            self.sites += 1;
             let wanted = Wanted { place: access.place, bytes, align, writes, site, at };
             self.emit.span(address, wanted)
         });

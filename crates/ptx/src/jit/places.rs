@@ -8,7 +8,8 @@ use cranelift_codegen::ir::{Block, InstBuilder, Type, Value, types};
 use super::access::int_of;
 use super::emit::{DOUBLES, Emit, WORDS, foreign, plain};
 use super::segment::Source;
-use super::state::{Own, Site, State};
+use super::sites::{Site, Wanted};
+use super::state::{Own, State};
 use super::value::{Four, Group, Round};
 use crate::code::{Access, File, Place, Register, WIDTH};
 
@@ -168,31 +169,23 @@ impl Emit<'_> {
         places: &Places<'_>,
         away: Block,
     ) -> Reached {
-        let sites = self.field(offset_of!(State, sites));
-        let at = places.site as usize * size_of::<Site>();
-        let load = |emit: &mut Self, offset: usize| {
-            emit.build.ins().load(types::I64, plain(), sites, (at + offset) as i32)
-        };
-        let start = load(self, offset_of!(Site, start));
-        let last = load(self, offset_of!(Site, last));
-        let (round, now) =
-            (load(self, offset_of!(Site, round)), self.field(offset_of!(State, round)));
+        let (site, bytes) = (places.site, places.access.all_bytes());
+        let start = self.site(site, offset_of!(Site, start));
         let offset = self.build.ins().isub(address, start);
-        let inside = self.compare(IntCC::UnsignedLessThanOrEqual, offset, last);
-        let valid = self.compare(IntCC::Equal, round, now);
-        let known = self.both(inside, valid);
+        let known = self.has_place(offset, (site, bytes));
         let (look, found) = (self.build.create_block(), self.build.create_block());
         self.build.set_cold_block(look);
         self.build.ins().brif(known, found, &[], look, &[]);
         self.build.switch_to_block(look);
-        let bytes = places.access.all_bytes();
-        let host = self.call_span(address, places.site, bytes, places.is_store());
+        let (place, writes, at) = (places.access.place, places.is_store(), places.position);
+        let wanted = Wanted { place, bytes, align: bytes, writes, site, at };
+        let host = self.call_span(address, wanted);
         let is_there = self.build.ins().icmp_imm(IntCC::NotEqual, host, 0);
         self.build.ins().brif(is_there, found, &[], away, &[]);
         self.build.switch_to_block(found);
-        let start = load(self, offset_of!(Site, start));
-        let last = load(self, offset_of!(Site, last));
-        let host = load(self, offset_of!(Site, host));
+        let [start, last, host] =
+            [offset_of!(Site, start), offset_of!(Site, last), offset_of!(Site, host)]
+                .map(|offset| self.site(site, offset));
         let ahead = self.build.ins().isub(host, start);
         Reached { start, last, ahead, apart: None }
     }

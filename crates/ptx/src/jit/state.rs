@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 
+use super::sites::Site;
 use crate::code::{Axis, BARRIERS, Held, Line, Shuffle};
 
 /// The registers and the local memory of a warp as compiled code reaches them.
@@ -41,9 +42,8 @@ pub(crate) struct State {
     pub(crate) params: *const u8,
     pub(crate) shared: *mut u8,
     pub(crate) shared_bytes: u64,
+    /// The memory that the accesses of the piece found last.
     pub(crate) sites: *mut Site,
-    /// The round for which windows hold.
-    pub(crate) round: u64,
     /// Bytes of the caller's memory that were read. Not beside those that were written: the caller would
     /// load both as one vector, which waits for two stores of the piece.
     pub(crate) read: u64,
@@ -61,9 +61,8 @@ pub(crate) struct State {
     pub(crate) meeting: u64,
     /// How often such a piece jumped back.
     pub(crate) spins: u64,
-    /// One more than the position of an instruction with a result that is not the line that the piece
-    /// takes it for; 0 if there is none.
-    pub(crate) no_line: u64,
+    /// News of the warp that runs.
+    pub(crate) noted: Noted,
     /// The coordinates of the block, the threads of a block, and the blocks of the grid.
     pub(crate) block: *const [u32; 3],
     pub(crate) threads: *const [u32; 3],
@@ -71,10 +70,19 @@ pub(crate) struct State {
     /// How many instructions of threads were not executed that a whole warp would have, as these took no part
     /// in a detour.
     pub(crate) idle: u64,
-    /// Whether lanes of a detour met the others: 0 or 1.
-    pub(crate) has_met: u64,
     /// The visit of the caller, for its functions.
     pub(crate) visit: *mut c_void,
+}
+
+/// News of a warp for the caller. Compiled code looks at both at once.
+#[repr(C, align(8))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Noted {
+    /// One more than the position of an instruction with a result that is not the line that the piece
+    /// takes it for; 0 if there is none.
+    pub(crate) no_line: u32,
+    /// Whether lanes of a detour met the others: 0 or 1.
+    pub(crate) has_met: u32,
 }
 
 impl State {
@@ -100,27 +108,6 @@ impl State {
         (self.lanes as u32, self.meeting as u32)
     }
 }
-
-/// The window that an access of a piece found last.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Site {
-    pub(crate) start: u64,
-    /// The last offset at which a span of the access begins.
-    pub(crate) last: u64,
-    pub(crate) host: *mut u8,
-    /// The round for which it holds; 0 if there is none.
-    pub(crate) round: u64,
-}
-
-impl Default for Site {
-    fn default() -> Self {
-        Self { start: 0, last: 0, host: std::ptr::null_mut(), round: 0 }
-    }
-}
-
-// SAFETY: the pointer is used only for the round of its window, as in the windows that a run keeps.
-unsafe impl Send for Site {}
 
 /// The warps that a piece is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,8 +162,11 @@ pub(crate) struct Calls {
     /// Carries a shuffle out, from the first register of the warp, the places of rows in it, the offset and the
     /// control. Returns the lanes that are inside of their segments. See [`Exchange`].
     pub(crate) exchange: unsafe extern "C" fn(*mut u32, u64, u32, u32) -> u32,
-    /// Where the bytes of a span are; null if the warp is not known to reach them.
-    pub(crate) span: unsafe extern "C" fn(*mut State, u64, u32, u32, u32) -> *mut u8,
+    /// Where the bytes of a span are; null if the warp is not known to reach them. The arguments are an address,
+    /// a site, the bytes and the alignment, and whether they are written.
+    pub(crate) span: unsafe extern "C" fn(*mut State, u64, u32, u32, u32, u32) -> *mut u8,
+    /// The same for the shared memory of the block.
+    pub(crate) shared: unsafe extern "C" fn(*mut State, u64, u32, u32, u32) -> *mut u8,
 }
 
 /// A shuffle of a row of words by offsets: those of a row, or one for all lanes.
