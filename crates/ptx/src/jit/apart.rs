@@ -78,7 +78,12 @@ impl Emit<'_> {
     fn move_group(&mut self, places: &Places<'_>, row: Value, lanes: Value, group: usize) {
         for &register in places.loads {
             let new = self.load_row(row, group, register.file == File::Double);
-            let value = self.blended(lanes, register, group, new);
+            // Lanes that a guard holds back keep a temporary, too.
+            let is_all = self.part == Some(lanes) && self.part_for(register).is_none();
+            let value = match is_all {
+                true => new,
+                false => self.blended(lanes, register, group, new),
+            };
             self.store(register.place, group, value);
         }
         for &source in places.stores {

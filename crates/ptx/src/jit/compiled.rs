@@ -276,7 +276,7 @@ impl Compiled {
         let is_worth = |other: u32| {
             let is_visited = |at: &Position| {
                 let visits = at.visits.load(Ordering::Relaxed);
-                at.has_pieces() || at.is_held() || visits >= after / 4
+                at.has_pieces() || at.is_held() || visits >= after / 16
             };
             is_whole && positions.get(other as usize).is_some_and(is_visited)
         };
@@ -286,9 +286,10 @@ impl Compiled {
             parts.and_then(|all| all.get(other as usize)).is_some_and(Position::was_visited)
         };
         let of_piece = (of, position, end.unwrap_or(u32::MAX));
-        let extents = Extent::all((program, targets), of_piece, is_worth, has_parts);
+        let live = self.live.get_or_init(|| Live::of(program));
+        let extents = Extent::all((program, targets), live, of_piece, is_worth, has_parts);
         let held: Vec<_> = extents.iter().flatten().map(|e| e.start..e.end).collect();
-        self.make(program, (of, extents), at, calls, seen);
+        self.make((program, live), (of, extents), at, calls, seen);
         if at.has_pieces() && !is_tail {
             note_piece(&positions[..position as usize], position);
             let others = held.into_iter().flatten().filter(|held| *held != position);
@@ -298,7 +299,7 @@ impl Compiled {
 
     fn make(
         &self,
-        program: &Program,
+        (program, live): (&Program, &Live),
         (of, extents): (Of, Option<Vec<Extent>>),
         at: &Position,
         calls: Calls,
@@ -315,7 +316,6 @@ impl Compiled {
             }
             let first_site = self.sites.load(Ordering::Relaxed);
             let observed = &Observed { seen, cautious };
-            let live = self.live.get_or_init(|| Live::of(program));
             let task = Task { program, of, extents, live, observed };
             let piece = maker.as_mut()?.make(task, calls, first_site)?;
             self.sites.store(piece.sites.end, Ordering::Relaxed);

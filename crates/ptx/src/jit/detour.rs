@@ -5,10 +5,13 @@
 //! others wait behind it, as the interpreter does it with two fragments. At the end all go on together. If
 //! lanes cannot go on within the piece, it is left with two fragments.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use cranelift_codegen::ir::Value;
 
+use super::live::Live;
+use super::register::key;
 use crate::code::{Code, Op, Place, Program, Register, UNGUARDED};
 
 /// The most instructions of a leg: their code is there twice.
@@ -54,16 +57,65 @@ impl Detour {
         is_one.then_some(Self { branch, target, end })
     }
 
-    /// The registers that some lanes read or write: each lane keeps what others write. The legs may go on
-    /// behind the extent.
-    pub(super) fn used<'p>(&self, program: &'p Program) -> impl Iterator<Item = &'p Register> {
-        let reads = (self.branch + 1..self.end).flat_map(|at| program.uses.reads(at));
-        self.written(program).chain(reads)
+    /// Its legs in the order in which they are made: their instructions, and where the other lanes wait.
+    pub(super) fn legs(&self) -> impl DoubleEndedIterator<Item = (Range<u32>, u32)> {
+        let Self { branch, target, end } = *self;
+        // A jump over the second leg ends the first one.
+        let first = if end == target { end } else { target - 1 };
+        let second = (end != target).then_some((target..end, end));
+        [(branch + 1..first, target)].into_iter().chain(second)
     }
 
-    /// The registers that some lanes write.
-    pub(super) fn written<'p>(&self, program: &'p Program) -> impl Iterator<Item = &'p Register> {
-        (self.branch + 1..self.end).flat_map(|at| program.uses.writes(at))
+    /// Whether a register is a temporary of a leg for which others wait somewhere: no lane reads behind the leg
+    /// what a register held in it, or before it. The leg may write it for all lanes.
+    fn is_temporary(&self, live: &Live, waits: u32, register: Register) -> bool {
+        !live.holds(waits, register) && !live.holds(self.end, register)
+    }
+
+    /// The temporaries of a leg.
+    pub(super) fn temporaries(
+        &self,
+        (program, live): (&Program, &Live),
+        (leg, waits): (Range<u32>, u32),
+    ) -> BTreeSet<(u8, u16)> {
+        let written = leg.flat_map(|at| program.uses.writes(at));
+        let is_temporary = |register: &&Register| self.is_temporary(live, waits, **register);
+        written.filter(is_temporary).map(|register| key(*register)).collect()
+    }
+
+    /// The registers that the legs read or write.
+    pub(super) fn touched<'p>(&self, program: &'p Program) -> impl Iterator<Item = &'p Register> {
+        let uses = &program.uses;
+        (self.branch + 1..self.end).flat_map(|at| uses.reads(at).iter().chain(uses.writes(at)))
+    }
+
+    /// The registers that some lanes write while others keep what they hold.
+    pub(super) fn shared<'p>(
+        &self,
+        program: &'p Program,
+        live: &Live,
+    ) -> impl Iterator<Item = &'p Register> {
+        self.legs().flat_map(move |(leg, waits)| {
+            let written = leg.flat_map(|at| program.uses.writes(at));
+            written.filter(move |register| !self.is_temporary(live, waits, **register))
+        })
+    }
+
+    /// The registers with old values that the legs need.
+    pub(super) fn inputs<'p>(&self, program: &'p Program, live: &Live) -> Vec<&'p Register> {
+        let mut needed = BTreeMap::new();
+        for (leg, waits) in self.legs().rev() {
+            for at in leg.rev() {
+                for register in program.uses.writes(at) {
+                    match self.is_temporary(live, waits, *register) {
+                        true => needed.remove(&key(*register)),
+                        false => needed.insert(key(*register), register),
+                    };
+                }
+                needed.extend(program.uses.reads(at).iter().map(|r| (key(*r), r)));
+            }
+        }
+        needed.into_values().collect()
     }
 }
 

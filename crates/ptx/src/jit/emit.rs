@@ -1,6 +1,6 @@
 //! The parts of a piece that are the same for all instructions: addresses of the state, checks, exits.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -11,10 +11,11 @@ use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 
 use super::detour::Leg;
+use super::register::key;
 use super::sites::Wanted;
 use super::state::{Behind, Calls, Exchange, Left, Of, Own, STOPPED, State, UNFIT};
 use super::value::{Group, Round};
-use crate::code::{Axis, Place, WIDTH};
+use crate::code::{Axis, File, Place, Register, WIDTH};
 
 /// Vectors of four words, and of two doubles.
 pub(super) const WORDS: Type = types::I32X4;
@@ -51,6 +52,8 @@ pub(super) struct Emit<'f> {
     pub(super) part: Option<Value>,
     /// The leg of a detour that is translated.
     pub(super) leg: Option<Leg>,
+    /// Its temporaries, which are written for all lanes.
+    pub(super) temporaries: BTreeSet<(u8, u16)>,
     /// Whether the registers are known to be as the piece expects them.
     pub(super) is_entered: bool,
     /// The instruction that is translated.
@@ -134,6 +137,7 @@ impl<'f> Emit<'f> {
             start,
             part,
             leg: None,
+            temporaries: BTreeSet::new(),
             is_entered: false,
             position: start,
             is_cautious: false,
@@ -164,6 +168,11 @@ impl<'f> Emit<'f> {
             let new = self.build.ins().iadd_imm(old, i64::from(more));
             self.set_field(offset, new);
         }
+    }
+
+    /// The lanes of a register that an instruction writes; `None` if it writes all.
+    pub(super) fn part_for(&self, register: Register) -> Option<Value> {
+        self.part.filter(|_| !self.temporaries.contains(&key(register)))
     }
 
     /// The lanes that run.
@@ -237,7 +246,7 @@ impl<'f> Emit<'f> {
 
     /// Writes the predicate of the lanes that run.
     pub(super) fn set_predicate(&mut self, place: u16, mut mask: Value) {
-        if let Some(part) = self.part {
+        if let Some(part) = self.part_for(Register { file: File::Predicate, place }) {
             let old = self.predicate(place);
             mask = self.build.ins().bitselect(part, mask, old);
         }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use cranelift_codegen::ir::Block;
 
 use super::detour::{Detour, detours};
-use super::segment::key;
+use super::live::Live;
+use super::register::key;
 use super::state::Of;
 use crate::code::{
     CONSTANT, Code, FIRST_TURN, File, Op, Place, Program, Register, Special, UNGUARDED, is_constant,
@@ -68,6 +69,7 @@ impl Extent {
     /// `has_parts` says where parts of warps have been.
     pub(super) fn all(
         whole: (&Program, &Targets),
+        live: &Live,
         (of, start, end): (Of, u32, u32),
         is_worth: impl Fn(u32) -> bool,
         has_parts: impl Fn(u32) -> bool,
@@ -97,7 +99,7 @@ impl Extent {
         for extent in &mut extents {
             extent.detours = detours(program, extent.start..extent.end, &has_parts);
         }
-        find_inputs(program, &mut extents);
+        find_inputs((program, live), &mut extents);
         Some(extents)
     }
 
@@ -106,7 +108,7 @@ impl Extent {
         let uses = &program.uses;
         let own =
             (self.start..self.end).flat_map(|at| uses.reads(at).iter().chain(uses.writes(at)));
-        let aside = self.detours.iter().flat_map(|detour| detour.used(program));
+        let aside = self.detours.iter().flat_map(|detour| detour.touched(program));
         own.chain(aside).map(|register| key(*register)).collect()
     }
 
@@ -170,18 +172,18 @@ pub(super) fn written(program: &Program, extents: &[Extent]) -> BTreeMap<(u8, u1
 }
 
 /// Finds the registers with old values that each extent needs, or one that follows it.
-fn find_inputs(program: &Program, extents: &mut [Extent]) {
+fn find_inputs(known: (&Program, &Live), extents: &mut [Extent]) {
     let mut has_grown = true;
     while std::mem::take(&mut has_grown) {
         for index in (0..extents.len()).rev() {
-            let inputs = inputs(program, extents, index);
+            let inputs = inputs(known, extents, index);
             has_grown |= inputs.len() > extents[index].inputs.len();
             extents[index].inputs = inputs;
         }
     }
 }
 
-fn inputs(program: &Program, extents: &[Extent], index: usize) -> Vec<Register> {
+fn inputs((program, live): (&Program, &Live), extents: &[Extent], index: usize) -> Vec<Register> {
     let of = |position: u32| {
         let found = extents.iter().find(|extent| extent.start == position);
         found.map_or(&[][..], |extent| &extent.inputs)
@@ -196,7 +198,7 @@ fn inputs(program: &Program, extents: &[Extent], index: usize) -> Vec<Register> 
             }
             needed.extend(of(target).iter().map(|r| (key(*r), *r)));
             if let Some(detour) = extent.detours.iter().find(|detour| detour.branch == position) {
-                let used = of(detour.end).iter().chain(detour.used(program));
+                let used = of(detour.end).iter().chain(detour.inputs(program, live));
                 needed.extend(used.map(|r| (key(*r), *r)));
             }
         }

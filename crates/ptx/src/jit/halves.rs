@@ -6,7 +6,8 @@
 use cranelift_codegen::ir::{InstBuilder, Value};
 
 use super::emit::{Emit, WORDS};
-use super::segment::{Made, Source, is_double};
+use super::register::is_double;
+use super::segment::{Made, Source};
 use super::translate::{Holds, Mask, Translate};
 use super::value::{GROUPS, Halves, LineOf};
 use crate::code::{Form, Op, Register, Special, WIDTH};

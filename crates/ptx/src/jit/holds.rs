@@ -2,7 +2,8 @@
 
 use cranelift_codegen::ir::Value;
 
-use super::segment::{Made, Source, is_double, key};
+use super::register::{is_double, key};
+use super::segment::{Made, Source};
 use super::translate::{Holds, Mask, Translate};
 use super::value::{Halves, LineOf};
 use crate::code::{CONSTANT, File, Register, is_constant};

@@ -8,7 +8,8 @@ use cranelift_codegen::ir::{
 };
 
 use super::emit::{Emit, plain, vector_of};
-use super::segment::{Made, Segment, Source, key};
+use super::register::key;
+use super::segment::{Made, Segment, Source};
 use super::value::{Four, GROUPS, Group, HALF, Round};
 use crate::code::{File, Form, WIDTH, Width};
 
@@ -99,7 +100,7 @@ impl Segment {
                 bits.push((register.place, emit.bits_of_group(made[at].word(), group)));
                 continue;
             }
-            let value = match emit.part {
+            let value = match emit.part_for(register) {
                 Some(part) => emit.blended(part, register, group, made[at]),
                 None => made[at],
             };

@@ -7,7 +7,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::detour::{Detour, Leg};
 use super::emit::Emit;
-use super::state::{APART, State};
+use super::state::{APART, Of, State};
 use super::translate::Translate;
 
 impl Translate<'_, '_> {
@@ -20,20 +20,21 @@ impl Translate<'_, '_> {
     /// A detour of all lanes, of which some jump. Then all go on at its end.
     pub(super) fn detour(&mut self, detour: Detour, jumping: Value) {
         let registers = self.registers.clone();
-        let Detour { branch, target, end } = detour;
+        let (branch, end) = (detour.branch, detour.end);
         self.check_room(end, branch);
         // Each lane keeps what others write.
-        for &register in detour.written(self.task.program) {
+        for &register in detour.shared(self.task.program, self.task.live) {
             self.fill_lanes(register);
         }
         self.write(branch);
         let staying = self.emit.lanes_but(jumping);
-        if end == target {
-            self.leg((branch + 1..end, end), jumping);
-        } else {
-            // The jump over the second leg counts, too.
-            self.leg((branch + 1..target - 1, target), jumping);
-            self.leg((target..end, end), staying);
+        for (leg, others) in detour.legs().zip([jumping, staying]) {
+            // What lanes that are elsewhere read is not known.
+            if self.task.of != Of::Part {
+                let known = (self.task.program, self.task.live);
+                self.emit.temporaries = detour.temporaries(known, leg.clone());
+            }
+            self.leg(leg, others);
         }
         self.emit.has_met();
         self.jump(end, end - self.start);

@@ -71,6 +71,7 @@ mod narrow;
 mod observed;
 mod places;
 mod quotient;
+mod register;
 mod segment;
 mod shuffle;
 mod sites;

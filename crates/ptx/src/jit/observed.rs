@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::segment::is_double;
+use super::register::is_double;
 use crate::code::{File, Lines, Register, Special, WIDTH, half_step};
 
 /// The lines of a warp that asks for a piece.

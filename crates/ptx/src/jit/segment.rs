@@ -7,6 +7,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::emit::{Emit, foreign, plain, vector_of};
 use super::live::Live;
+use super::register::{is_double, set_of};
 use super::state::{Own, State};
 use super::value::{Four, GROUPS, Group, Halves, LineOf, Round};
 use crate::code::{File, Form, Held, MOST_LINES, Register, Set};
@@ -75,24 +76,6 @@ pub(super) struct Segment {
     pub(super) written: u32,
 }
 
-/// The order of registers.
-pub(super) fn key(register: Register) -> (u8, u16) {
-    (register.file as u8, register.place)
-}
-
-pub(super) fn is_double(register: Register) -> bool {
-    register.file == File::Double
-}
-
-/// The register as a set, if it may hold a line.
-pub(super) fn set_of(register: Register) -> Option<Set> {
-    match register.file {
-        File::Word => Set::word(register.place.into()),
-        File::Double => Set::double(register.place.into()),
-        _ => None,
-    }
-}
-
 impl Segment {
     pub(super) fn make(&mut self, made: Made) -> usize {
         self.made.push(made);
@@ -131,7 +114,7 @@ impl Segment {
     fn write_lines(&mut self, emit: &mut Emit<'_>) {
         let (mut keep, mut forget) = (Set::default(), Set::default());
         for (&key, &(register, line)) in &self.lines {
-            let Some(set) = set_of(register).filter(|_| emit.part.is_none()) else {
+            let Some(set) = set_of(register).filter(|_| emit.part_for(register).is_none()) else {
                 self.made.push(Made::Line(is_double(register), line));
                 self.results.insert(key, (register, self.made.len() - 1));
                 continue;

@@ -10,7 +10,8 @@ use super::emit::{Emit, plain};
 use super::extent::{Extent, Kind, Version};
 use super::live::Live;
 use super::observed::Observed;
-use super::segment::{Made, Segment, Source, Waiting, is_double, key, set_of};
+use super::register::{is_double, key, set_of};
+use super::segment::{Made, Segment, Source, Waiting};
 use super::state::{Of, Own, State};
 use super::value::{Halves, LineOf};
 use crate::code::{

@@ -8,7 +8,7 @@ use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Value, types};
 
 use super::emit::plain;
 use super::extent::{Kind, Version, addresses, is_compiled, written};
-use super::segment::{is_double, key, set_of};
+use super::register::{is_double, key, set_of};
 use super::state::{Behind, Of, Own, State};
 use super::translate::{Holds, Mask, Translate};
 use super::value::LineOf;
