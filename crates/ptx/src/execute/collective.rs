@@ -14,7 +14,9 @@ use crate::code::{
 use crate::math::product::Room;
 
 impl Engine<'_> {
-    /// Executes an instruction of lanes together, or lets the fragment wait for others.
+    /// Executes an instruction of lanes together, or lets the fragment wait for others. Not a part of its caller:
+    /// that has many calls for which the room of this one would be made.
+    #[inline(never)]
     pub(super) fn together(
         &mut self,
         common: &mut Common,

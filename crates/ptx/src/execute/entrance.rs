@@ -42,6 +42,8 @@ pub(super) struct Whole<'a> {
     pub(super) way: Way,
     /// How many instructions it could have.
     pub(super) quantum: u32,
+    /// Whether the state is laid out for it and the sample.
+    pub(super) is_ready: bool,
 }
 
 impl Entrance<'_> {

@@ -271,7 +271,8 @@ impl Run {
             return Some(Box::new(report));
         }
         if block.common.live == 0 {
-            self.cursor.end_block(&mut self.slots, &self.rules.shape);
+            self.slots.end(index, &self.rules.shape);
+            self.cursor.end_block();
         } else if warp + 1 < block.warps.len() {
             self.cursor.warp += 1;
         } else if block.common.rounds != self.cursor.rounds {
@@ -325,10 +326,11 @@ impl Run {
         };
         let mut entrance = engine.entrance();
         let index = self.cursor.block;
+        // Only now, so that a block that is through leaves its memory to the next.
+        let mut next = self.slots.begin(index, program, shape);
         loop {
             let waiting = engine.reach.outstanding.len();
-            // Only now, so that a block that is through leaves its memory to the next.
-            let (block, is_new) = self.slots.begin(index, program, shape)?;
+            let (block, is_new) = next?;
             let cursor = &mut self.cursor;
             entrance.enter_block(&mut block.common);
             if is_new {
@@ -344,7 +346,8 @@ impl Run {
             if stopped.is_some() || !has_ended || !may_go_on || !self.slots.has_next(index) {
                 return stopped;
             }
-            self.cursor.end_block(&mut self.slots, shape);
+            next = self.slots.follow(index, program, shape);
+            self.cursor.end_block();
         }
     }
 

@@ -156,11 +156,17 @@ impl<'a> Engine<'a> {
             sample.begin(self.program, 0, WIDTH as u32, Old::Any);
             sample
         });
-        self.line_up_sample(entrance, sample, warps);
-        entrance.state.sites = self.sites_of(whole.found.piece);
-        fill_kernel_lines(self.program, sample, whole.found.piece.lanes);
+        if !whole.is_ready {
+            self.line_up_sample(entrance, sample, warps);
+            entrance.state.sites = self.sites_of(whole.found.piece);
+            fill_kernel_lines(self.program, sample, whole.found.piece.lanes);
+        }
         while ended.warps < count && entrance.whole.is_some() {
             self.samples(entrance, common, sample, (&whole, count), &mut ended);
+        }
+        if let Some(whole) = &mut entrance.whole {
+            // Others run before the next block if they have not all ended.
+            whole.is_ready = ended.warps == warps as usize;
         }
         self.add_up(entrance, common, ended.executed);
         ended
@@ -177,7 +183,7 @@ impl<'a> Engine<'a> {
         (whole, count): (&Whole<'a>, usize),
         ended: &mut Ended,
     ) {
-        let Whole { found, way: likely, quantum } = *whole;
+        let Whole { found, way: likely, quantum, .. } = *whole;
         let (state, owns) = (&mut entrance.state, &entrance.of_sample);
         state.go_through(&owns[ended.warps..count], (likely.left, likely.begin));
         let warps = Warps::Sample(&mut *sample);

@@ -317,7 +317,7 @@ impl<'a> Engine<'a> {
         let way = Way { left, begin: state.begin as u32 };
         found.piece.note_way(left, way.begin);
         if left.behind() == Behind::End && found.pc == self.program.functions[0].start {
-            entrance.whole = Some(Whole { found, way, quantum });
+            entrance.whole = Some(Whole { found, way, quantum, is_ready: false });
         }
         let warp = &mut warps[phase.member(&entrance.of_block)];
         let went = match self.come(entrance, common, warp, way) && spent + 1 < quantum {

@@ -174,6 +174,51 @@ impl Slots {
         self.resident[index] = Resident::Begun(block);
     }
 
+    /// A block has ended, and the one that takes its index begins. Gives that as [`Self::begin`] does.
+    #[inline(always)]
+    pub(super) fn follow(
+        &mut self,
+        index: usize,
+        program: &Program,
+        shape: &Shape,
+    ) -> Option<(&mut Block, bool)> {
+        if self.takes_over(index, shape) {
+            return Some((self.get_mut(index)?, true));
+        }
+        self.end(index, shape);
+        self.begin(index, program, shape)
+    }
+
+    /// The block that takes the index of one that has ended begins in its memory. Returns whether it does: not if
+    /// one of them is in a cluster, or that block has begun.
+    #[inline(always)]
+    fn takes_over(&mut self, index: usize, shape: &Shape) -> bool {
+        let (count, is_new) = (self.resident.len(), self.started < self.blocks);
+        let Some(Resident::Begun(ended)) = self.resident.get(index) else { return false };
+        if shape.cluster_size() > 1 || ended.common.cluster.is_some() {
+            return false;
+        }
+        let new = is_new.then(|| {
+            let linear = scattered(self.started, self.blocks, self.seed);
+            Placed { linear, slot: ended.common.slot, cluster: None }
+        });
+        let next = match (self.resident.last_mut(), new) {
+            (Some(Resident::Placed(last)), Some(new)) => std::mem::replace(last, new),
+            (Some(Resident::Placed(last)), None) => {
+                let last = std::mem::take(last);
+                self.resident.pop();
+                last
+            }
+            (_, Some(new)) if index + 1 == count => new,
+            _ => return false,
+        };
+        self.started += u64::from(is_new);
+        if let Some(Resident::Begun(block)) = self.resident.get_mut(index) {
+            block.begin(next, shape, self.shared);
+        }
+        true
+    }
+
     /// Whether another block has this index when the one that has it now ends.
     pub(super) fn has_next(&self, index: usize) -> bool {
         let is_last = index + 1 == self.resident.len();

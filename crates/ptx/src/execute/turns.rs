@@ -1,11 +1,10 @@
 //! Turns of the warps of a resident block.
 
 use super::access::Trap;
-use super::block::{Block, Shape};
+use super::block::Block;
 use super::engine::{ByPieces, Engine};
 use super::entrance::Entrance;
 use super::memory::Turn;
-use super::slots::Slots;
 use super::warp::Warp;
 
 /// The place at which a run goes on.
@@ -27,8 +26,7 @@ impl Cursor {
     }
 
     /// The block has ended. The one that takes its index is next.
-    pub(super) fn end_block(&mut self, slots: &mut Slots, shape: &Shape) {
-        slots.end(self.block, shape);
+    pub(super) fn end_block(&mut self) {
         (self.warp, self.progress) = (0, true);
     }
 }
