@@ -38,7 +38,7 @@ fn same_in_all_blocks(text: &str) {
 const CENTRES: [u32; 3] = [100, 0x7fff_ffe0, 0xffff_ffd0];
 
 #[test]
-fn quotients_of_lines_are_the_same() {
+fn quotients_and_upper_halves_of_products_of_lines_are_the_same() {
     let cases = ["u32", "s32"].into_iter().flat_map(|kind| {
         CENTRES.into_iter().flat_map(move |centre| [1, -3].map(|step| (kind, centre, step)))
     });
@@ -48,6 +48,8 @@ fn quotients_of_lines_are_the_same() {
                 format!("div.{kind} %x, %a, {divisor};"),
                 format!("rem.{kind} %x, %a, {divisor};"),
                 format!("div.{kind} %x, {divisor}, %a;"),
+                format!("mul.hi.{kind} %x, %a, {divisor};"),
+                format!("@%q mul.hi.{kind} %x, {divisor}, %a;"),
                 format!("@%q div.{kind} %x, %a, {divisor};"),
                 format!("@!%q rem.{kind} %x, %a, {divisor};"),
             ]
@@ -71,6 +73,8 @@ fn integers_of_16_bits_are_the_same() {
             "sub.u16",
             "mul.lo.u16",
             "mul.lo.s16",
+            "mul.hi.u16",
+            "mul.hi.s16",
             "min.s16",
             "min.u16",
             "max.s16",

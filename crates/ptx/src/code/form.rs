@@ -66,6 +66,10 @@ pub(crate) enum Form {
     Subtract(Width),
     Multiply(Width),
     MultiplyAdd(Width),
+    /// The upper half of the product of words.
+    MultiplyHigh {
+        signed: bool,
+    },
     /// A quotient of words, cut; all bits if the divisor is 0.
     Divide {
         signed: bool,
@@ -266,7 +270,9 @@ impl Form {
             Self::IntegerOf { .. } | Self::Promote | Self::Extract { .. } => Width::Word.sources(1),
             Self::Funnel | Self::Permute | Self::Insert => Width::Word.sources(2),
             Self::Table => Width::Word.sources(3),
-            Self::Pair | Self::MultiplyWide { .. } => Width::Word.sources(2),
+            Self::Pair | Self::MultiplyWide { .. } | Self::MultiplyHigh { .. } => {
+                Width::Word.sources(2)
+            }
             Self::Minimum { .. } | Self::Maximum { .. } => Width::Word.sources(2),
             Self::FloatMinimum | Self::FloatMaximum => Width::Word.sources(2),
             Self::Divide { .. } | Self::Remainder { .. } => Width::Word.sources(2),

@@ -101,6 +101,12 @@ impl Emit<'_> {
                 let upper = self.build.ins().ishl_imm(high, 32);
                 self.build.ins().bor(low, upper)
             }
+            Form::MultiplyHigh { signed } => {
+                let [a, b] = [0, 1].map(|at| self.extended(firsts[at], signed));
+                let product = self.build.ins().imul(a, b);
+                let high = self.build.ins().ushr_imm(product, 32);
+                self.build.ins().ireduce(types::I32, high)
+            }
             Form::MultiplyWide { signed } | Form::MultiplyWideAdd { signed } => {
                 let [a, b] = [0, 1].map(|at| self.extended(firsts[at], signed));
                 let product = self.build.ins().imul(a, b);

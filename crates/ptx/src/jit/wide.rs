@@ -32,6 +32,10 @@ impl Emit<'_> {
                 Four::Double(s[0].double().map(|value| self.build.ins().iadd(value, offset)))
             }
             Form::MultiplyWide { signed } => Four::Double(self.wide_product(s, signed)),
+            Form::MultiplyHigh { signed } => {
+                let product = self.wide_product(s, signed);
+                Four::Word(self.high_halves(product))
+            }
             Form::MultiplyWideAdd { signed } => {
                 let (product, other) = (self.wide_product(s, signed), s[2].double());
                 Four::Double([0, 1].map(|half| self.build.ins().iadd(product[half], other[half])))

@@ -231,8 +231,13 @@ impl<'t> Builder<'_, 't> {
                 by_integer!(kind, T => ter!(T, T, T => T, |a, b, c| a.multiply_high(b).wrapping_add(c)))
             }
         };
-        let form = if add { Form::MultiplyAdd } else { Form::Multiply };
-        let run = with_form(run, kind, |width| (part == 0).then(|| form(width)));
+        let run = with_form(run, kind, |width| match (part, add, kind) {
+            (0, false, _) => Some(Form::Multiply(width)),
+            (0, true, _) => Some(Form::MultiplyAdd(width)),
+            (_, false, Type::U32) => Some(Form::MultiplyHigh { signed: false }),
+            (_, false, Type::S32) => Some(Form::MultiplyHigh { signed: true }),
+            _ => None,
+        });
         self.plain(run, kind, &[kind; 3][..if add { 3 } else { 2 }], o, 0)
     }
 

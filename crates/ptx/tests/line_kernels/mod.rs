@@ -59,7 +59,7 @@ fn instruction(numbers: &mut StdRng) -> String {
     let p = predicate(numbers);
     let order = one_of(numbers, &["lt", "le", "gt", "ge", "eq", "ne"]);
     let count = numbers.random_range(0..40);
-    match numbers.random_range(0..30) {
+    match numbers.random_range(0..31) {
         0 | 1 => format!("add.{sign} {d}, {a}, {b}"),
         2 => format!("sub.{sign} {d}, {a}, {b}"),
         3 => format!("mul.lo.{sign} {d}, {a}, {b}"),
@@ -86,6 +86,7 @@ fn instruction(numbers: &mut StdRng) -> String {
         26 => format!("and.b64 {e}, {x}, {}", one_of(numbers, &EDGES)),
         27 => format!("{}.{wide} {e}, {x}, {y}", one_of(numbers, &["div", "rem"])),
         28 => format!("and.b32 {d}, {c}, {}", one_of(numbers, &EDGES)),
+        29 => format!("mul.hi.{sign} {d}, {c}, {b}"),
         _ => format!("bfi.b32 {d}, {c}, {d}, 3, {}", count % 32),
     }
 }
