@@ -329,6 +329,30 @@ fn ways_between_the_runs_of_a_piece_are_the_same_at_every_length_of_turns() {
     same_in_turns(&text, 6, &[1, 5, 11, 50, 512]);
 }
 
+/// The first row that a loop loads from shared memory lies within it, ends behind it, or begins behind it, and so
+/// does a later one.
+#[test]
+fn rows_that_end_beyond_shared_memory_are_found() {
+    for (first, step) in [(0, 4), (384, 4), (388, 4), (508, 4), (512, 4), (386, 2), (-4, 4), (0, 2)]
+    {
+        let text = kernel(&format!(
+            ".reg .b32 %n, %v, %i; .reg .pred %p; .shared .align 8 .b8 room[512];
+             mov.u32 %i, 0; mov.u32 %n, room; mad.lo.u32 %n, %t, 4, %n; add.u32 %n, %n, {first};
+             again:
+             ld.shared.b32 %v, [%n]; add.u32 %n, %n, {step}; add.u32 %i, %i, 1;
+             setp.lt.u32 %p, %i, 200;
+             @%p bra again;
+             st.global.b32 [%mine], %v;
+             ret;"
+        ));
+        let block = [32, 1];
+        let launched =
+            Launched { text: &text, name: "k", grid: 1, block, waits: false, quantum: 512 };
+        assert!(seen(launched, LIMITED, false).report.is_some(), "{first}, {step}");
+        same(launched);
+    }
+}
+
 /// A product of tiles in shared memory, and sums of a square's neighbours: the threads of blocks of rows.
 fn tiles(barrier: &str) -> String {
     kernel(&format!(

@@ -9,7 +9,7 @@ mod machine;
 mod pieces;
 
 use machine::kernel;
-use pieces::{Launched, same_after, same_in_steps};
+use pieces::{ENDLESS, Launched, same_after, same_in_steps, seen};
 
 /// Compares launches of many blocks of some threads with turns and steps of several lengths.
 #[track_caller]
@@ -47,6 +47,26 @@ fn more_blocks_than_a_machine_holds_are_the_same() {
         Launched { text: &text, name: "k", grid: 6000, block: [32, 1], waits: false, quantum: 512 },
         1 << 20,
     );
+}
+
+/// Blocks of one warp end in their first turn. So the first and the last resident one make room by turns.
+#[test]
+fn a_block_that_follows_has_the_slot_of_the_one_that_made_room() {
+    let text = kernel(
+        ".reg .b32 %v; mov.u32 %v, %smid; mul.wide.u32 %off, %b, 4; add.u64 %mine, %out, %off;
+         st.global.b32 [%mine], %v; ret;",
+    );
+    let (multiprocessors, each, grid) = (132, 32, 6000);
+    let launched =
+        Launched { text: &text, name: "k", grid, block: [32, 1], waits: false, quantum: 512 };
+    let of_blocks = &seen(launched, ENDLESS, false).words[..grid as usize];
+    let mut blocks = vec![0; multiprocessors];
+    of_blocks.iter().for_each(|&multiprocessor| blocks[multiprocessor as usize] += 1);
+    let following = grid - each * multiprocessors as u32;
+    let mut expected = vec![each; multiprocessors];
+    expected[0] += following / 2;
+    expected[multiprocessors - 1] += following / 2;
+    assert_eq!(blocks, expected);
 }
 
 #[test]
@@ -124,15 +144,24 @@ fn local_memory_is_zero_in_each_warp() {
 
 #[test]
 fn shared_memory_is_zero_in_each_block_and_kept_among_its_warps() {
-    let text = kernel(
-        ".shared .align 4 .b8 part[256]; .reg .b32 %v, %at;
-         and.b32 %at, %t, 31; shl.b32 %at, %at, 2;
-         ld.shared.b32 %v, [%at]; add.u32 %v, %v, 1; st.shared.b32 [%at], %v;
-         st.global.b32 [%mine], %v; ret;",
-    );
-    same_in_all_blocks(&text);
-    let expected: Vec<u32> = (0..40 * 128).map(|thread| thread % 128 / 32 + 1).collect();
-    assert_eq!(machine::words(&text, 40, 128, expected.len()), expected);
+    let generic = "cvt.u64.u32 %far, %at; cvta.shared.u64 %far, %far;";
+    for writes in [
+        "st.shared.b32 [%at], %v;".to_owned(),
+        "atom.shared.exch.b32 %old, [%at], %v;".to_owned(),
+        "red.shared.add.u32 [%at], 1;".to_owned(),
+        format!("{generic} st.b32 [%far], %v;"),
+        format!("{generic} atom.add.u32 %old, [%far], 1;"),
+    ] {
+        let text = kernel(&format!(
+            ".shared .align 4 .b8 part[256]; .reg .b32 %v, %at, %old; .reg .b64 %far;
+             and.b32 %at, %t, 31; shl.b32 %at, %at, 2;
+             ld.shared.b32 %v, [%at]; add.u32 %v, %v, 1; {writes}
+             st.global.b32 [%mine], %v; ret;"
+        ));
+        same_in_all_blocks(&text);
+        let expected: Vec<u32> = (0..40 * 128).map(|thread| thread % 128 / 32 + 1).collect();
+        assert!(machine::words(&text, 40, 128, expected.len()) == expected, "{writes}");
+    }
 }
 
 #[test]

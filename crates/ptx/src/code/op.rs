@@ -439,6 +439,19 @@ impl Code {
 }
 
 impl Code {
+    /// Whether it may write shared memory.
+    pub(crate) fn may_write_shared(self) -> bool {
+        match self {
+            Self::Store(Access { place, .. }) | Self::Atomic(Atomic { place, .. }) => {
+                matches!(place, Place::Shared | Place::Generic | Place::Cluster)
+            }
+            Self::AtomicPair(_) | Self::Copy { .. } | Self::Bulk(_) | Self::Service(_) => true,
+            Self::Matrix(..) | Self::Tiles(_) | Self::Mbarrier { .. } => true,
+            Self::ClusterArrive | Self::ClusterWait => true,
+            _ => false,
+        }
+    }
+
     /// Whether all lanes of a warp hold parts of its operands, those that have ended too.
     pub(crate) fn is_of_matrices(self) -> bool {
         matches!(

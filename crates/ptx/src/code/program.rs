@@ -35,6 +35,8 @@ pub(crate) struct Program {
     pub(crate) functions: Vec<Linked>,
     /// Whether warps go on evenly from each position on, which is one behind a barrier.
     even: Vec<bool>,
+    /// Whether an instruction may write shared memory.
+    pub(crate) writes_shared: bool,
 }
 
 /// The functions that a function reaches, itself first.
@@ -79,6 +81,7 @@ impl Program {
             tables: Vec::new(),
             functions: Vec::new(),
             even: Vec::new(),
+            writes_shared: false,
         };
         let place = |index: u32| order.iter().position(|&other| other == index).map(|at| at as u32);
         for &index in order {
@@ -123,6 +126,7 @@ impl Program {
             );
         }
         program.even = even(&program.ops, &program.tables);
+        program.writes_shared = program.ops.iter().any(|op| op.code.may_write_shared());
         program
     }
 }

@@ -168,12 +168,21 @@ pub(super) fn coordinates([x, y, z]: [u32; 3]) -> Vec<[Column; 3]> {
 
 impl Block {
     /// Begins in the memory of a block that has ended, if it was one. Its warps have yet to begin.
-    pub(super) fn begin(&mut self, placed: Placed, shape: &Shape, shared: u32) {
+    ///
+    /// Its shared memory has so many bytes. They are zero still if the kernel does not write them.
+    pub(super) fn begin(
+        &mut self,
+        placed: Placed,
+        shape: &Shape,
+        (shared, is_written): (u32, bool),
+    ) {
         let Placed { linear, slot, cluster } = placed;
         let common = &mut self.common;
         (common.linear, common.slot, common.sm) = (linear, slot, slot % shape.sms.max(1));
         common.coordinates = shape.coordinates_of(linear);
-        common.shared.begin(shared as usize);
+        if is_written || common.shared.len() == 0 {
+            common.shared.begin(shared as usize);
+        }
         (common.shared_bytes, common.live) = (shared, shape.threads);
         let have_met = common.rounds > 0 || common.arrived > 0;
         if have_met || common.barriers.is_empty() {

@@ -95,7 +95,7 @@ impl Run {
             limit: config.instruction_limit,
             params: bytes,
             param_bytes: params.len() as u32,
-            slots: Slots::new(blocks, shared, config.seed),
+            slots: Slots::new(blocks, (shared, kernel.program.writes_shared), config.seed),
             sample: None,
             kept: Kept::default(),
             room: None,

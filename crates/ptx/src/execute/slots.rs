@@ -49,8 +49,8 @@ pub(super) struct Slots {
     /// makes no step.
     to_fill: u32,
     seed: u64,
-    /// The bytes of shared memory of a block.
-    shared: u32,
+    /// The bytes of shared memory of a block, and whether the kernel writes them.
+    shared: (u32, bool),
     resident: Vec<Resident>,
     /// Blocks that have ended. The next ones to begin use their memory.
     ended: Vec<Box<Block>>,
@@ -58,8 +58,8 @@ pub(super) struct Slots {
 
 impl Slots {
     /// The blocks of a grid, of which so many are resident at a time, with so many bytes of shared memory
-    /// each. None is resident yet.
-    pub(super) fn new((blocks, slots): (u64, u32), shared: u32, seed: u64) -> Self {
+    /// each, which the kernel may write. None is resident yet.
+    pub(super) fn new((blocks, slots): (u64, u32), shared: (u32, bool), seed: u64) -> Self {
         Self {
             blocks,
             started: 0,

@@ -389,6 +389,23 @@ impl<'f> Emit<'f> {
         self.build.ins().return_(&[way]);
     }
 
+    /// Removes the loads of fields that no instruction needs. They are made at the beginning, before loops.
+    pub(super) fn remove_unused(&mut self) {
+        let fields =
+            [self.words, self.doubles, self.predicates, self.line_words, self.line_doubles];
+        let func = &mut self.build.func;
+        let mut used = HashSet::new();
+        for block in func.layout.blocks() {
+            let instructions = func.layout.block_insts(block);
+            used.extend(instructions.flat_map(|instruction| func.dfg.inst_values(instruction)));
+        }
+        for field in fields.into_iter().filter(|field| !used.contains(field)) {
+            if let Some(load) = func.dfg.value_def(field).inst() {
+                func.layout.remove_inst(load);
+            }
+        }
+    }
+
     fn leave_for(&mut self, packed: u64) {
         let begin = self.double(self.start.into());
         self.set_field(offset_of!(State, begin), begin);

@@ -83,3 +83,27 @@ impl Sites {
         self.all[piece.clone()].fill(Site::default());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_places_of_a_site_are_the_aligned_spans_in_its_memory() {
+        let memories =
+            [0, 8, 12, 4097].map(|start| [0, 3, 16, 130, 256].map(|bytes| (start, bytes)));
+        for (start, bytes) in memories.into_iter().flatten() {
+            for (span, align) in [(1, 1), (2, 2), (4, 4), (128, 4), (64, 4), (256, 8), (16, 16)] {
+                let site = Site::of((start, bytes), std::ptr::null_mut(), (span, align));
+                let site = site.unwrap_or_default();
+                for offset in 0..=bytes {
+                    let place = offset.rotate_right(align.trailing_zeros());
+                    let is_inside = offset + u64::from(span) <= bytes;
+                    let is_aligned = (start | offset).is_multiple_of(align.into());
+                    let expected = is_inside && is_aligned;
+                    assert_eq!(place < site.places, expected, "{start} {bytes} {span} {offset}");
+                }
+            }
+        }
+    }
+}

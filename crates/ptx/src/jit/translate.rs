@@ -107,6 +107,7 @@ impl<'f, 'p> Translate<'f, 'p> {
             self.extent(&version);
         }
         self.emit.go_on_with_next_warp();
+        self.emit.remove_unused();
         self.emit.build.seal_all_blocks();
         self.emit.build.finalize();
         (self.expected, self.sites)

@@ -21,47 +21,29 @@ use crate::code::{
 const MOST_VERSIONS: usize = 16;
 
 impl Translate<'_, '_> {
-    /// Checks what the piece expects of registers. Its first extent follows.
+    /// Checks what the piece expects of registers, if anything. Its first extent follows.
     pub(super) fn enter(&mut self) {
         self.expect();
         let start = self.task.extents[0].start;
         let lines = self.expected.lines.clone();
-        let known = lines.iter().filter(|(_, kind)| matches!(kind, Kind::Line(_)));
-        let known = known.filter_map(|(register, _)| set_of(*register));
-        let known = known.fold(Set::default(), Set::with);
-        let held = self.emit.own(offset_of!(Own, held));
-        let now = self.emit.build.ins().load(types::I64, plain(), held, Held::KNOWN as i32);
-        let wanted = self.emit.double(known.bits());
-        let mut differing = self.emit.build.ins().band_not(wanted, now);
-        if self.expected.lanes != Set::default() {
-            let stale = self.emit.build.ins().load(types::I64, plain(), held, Held::STALE as i32);
-            let lanes = self.expected.lanes.bits().cast_signed();
-            let missing = self.emit.build.ins().band_imm(stale, lanes);
-            differing = self.emit.build.ins().bor(differing, missing);
-        }
-        let (mut elsewhere, mut firsts) = (None, Vec::new());
+        let mut differing = self.held_otherwise(&lines);
+        let (mut elsewhere, mut firsts) = (Vec::new(), Vec::new());
         for &(register, kind) in &lines {
             match kind {
-                Kind::Line(step) => {
-                    let differs = self.differs(register, step);
-                    differing = self.emit.build.ins().bor(differing, differs);
-                }
+                Kind::Line(step) => differing.push(self.differs(register, step)),
                 Kind::Halves(step) => {
                     let (halves, bits) = self.expected_halves(register, step);
                     firsts.extend(halves.map(|line| line.first));
-                    elsewhere = Some(match elsewhere {
-                        Some(all) => self.emit.build.ins().bor(all, bits),
-                        None => bits,
-                    });
+                    elsewhere.push(bits);
                 }
             }
         }
-        if !lines.is_empty() || self.expected.lanes != Set::default() {
+        if let Some(differing) = self.all_bits(differing) {
             let holds = self.emit.build.ins().icmp_imm(IntCC::Equal, differing, 0);
             self.emit.check(holds, start);
         }
-        if let Some(bits) = elsewhere {
-            let any = self.emit.build.ins().vany_true(bits);
+        if let Some(elsewhere) = self.all_bits(elsewhere) {
+            let any = self.emit.build.ins().vany_true(elsewhere);
             let holds = self.emit.build.ins().icmp_imm(IntCC::Equal, any, 0);
             self.emit.check(holds, start);
         }
@@ -70,6 +52,31 @@ impl Translate<'_, '_> {
         let arguments: Vec<BlockArg> = firsts.into_iter().map(BlockArg::from).collect();
         self.emit.build.ins().jump(block, &arguments);
         self.versions.push(Version { extent: 0, lines, block });
+    }
+
+    /// The bits of registers that hold no line, of those with lines, and that lack their lanes, of those with
+    /// lanes.
+    fn held_otherwise(&mut self, lines: &[(Register, Kind)]) -> Vec<Value> {
+        let known = lines.iter().filter(|(_, kind)| matches!(kind, Kind::Line(_)));
+        let known = known.filter_map(|(register, _)| set_of(*register));
+        let known = known.fold(Set::default(), Set::with);
+        let wanted = [(known, Held::KNOWN), (self.expected.lanes, Held::STALE)];
+        let wanted = wanted.into_iter().filter(|(set, _)| *set != Set::default());
+        let held = self.emit.own(offset_of!(Own, held));
+        let differing = wanted.map(|(set, offset)| {
+            let now = self.emit.build.ins().load(types::I64, plain(), held, offset as i32);
+            let set_bits = self.emit.double(set.bits());
+            match offset {
+                Held::KNOWN => self.emit.build.ins().band_not(set_bits, now),
+                _ => self.emit.build.ins().band(set_bits, now),
+            }
+        });
+        differing.collect()
+    }
+
+    /// The bits that any of some values has; `None` without values.
+    fn all_bits(&mut self, values: Vec<Value>) -> Option<Value> {
+        values.into_iter().reduce(|all, bits| self.emit.build.ins().bor(all, bits))
     }
 
     /// Expects registers as they are now. Only addresses are looked at for lines in halves of the warp:

@@ -50,6 +50,9 @@ pub(crate) struct Bounds {
 /// A run that ends after some millions of instructions.
 pub(crate) const LIMITED: Bounds = Bounds { limit: Some(5_000_000), step: 1 << 20 };
 
+/// A run that ends by itself.
+pub(crate) const ENDLESS: Bounds = Bounds { limit: None, step: 1 << 20 };
+
 /// A run that is compiled from its first instruction on, or interpreted.
 pub(crate) fn seen(launched: Launched<'_>, bounds: Bounds, is_compiled: bool) -> Seen {
     if is_compiled {
@@ -147,8 +150,7 @@ pub(crate) fn same_within(launched: Launched<'_>, limit: u64) {
 /// Compares runs that end by themselves, by pieces that were made after so many visits: they have detours.
 #[track_caller]
 pub(crate) fn same_after(launched: Launched<'_>, after: u32) {
-    let bounds = Bounds { limit: None, step: 1 << 20 };
-    compare(launched, &compiled(launched, bounds, after), &seen(launched, bounds, false));
+    compare(launched, &compiled(launched, ENDLESS, after), &seen(launched, ENDLESS, false));
 }
 
 #[track_caller]
