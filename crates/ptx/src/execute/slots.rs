@@ -126,8 +126,7 @@ impl Slots {
         }
         let each = shape.cluster_size();
         if each == 1 {
-            let linear = scattered(self.started, self.blocks, self.seed);
-            self.resident.push(Resident::Placed(Placed { linear, slot, cluster: None }));
+            self.resident.push(Resident::Placed(self.next_at(slot)));
         } else {
             let (next, all) = (self.started / u64::from(each), self.blocks / u64::from(each));
             let index = scattered(next, all, self.seed);
@@ -139,6 +138,12 @@ impl Slots {
             }));
         }
         self.started += u64::from(each);
+    }
+
+    /// The next block of a grid without clusters, at a slot.
+    fn next_at(&self, slot: u32) -> Placed {
+        let linear = scattered(self.started, self.blocks, self.seed);
+        Placed { linear, slot, cluster: None }
     }
 
     /// A block begins, if it has not. Gives it, and whether its warps have yet to begin.
@@ -198,10 +203,7 @@ impl Slots {
         if shape.cluster_size() > 1 || ended.common.cluster.is_some() {
             return false;
         }
-        let new = is_new.then(|| {
-            let linear = scattered(self.started, self.blocks, self.seed);
-            Placed { linear, slot: ended.common.slot, cluster: None }
-        });
+        let new = is_new.then(|| self.next_at(ended.common.slot));
         let next = match (self.resident.last_mut(), new) {
             (Some(Resident::Placed(last)), Some(new)) => std::mem::replace(last, new),
             (Some(Resident::Placed(last)), None) => {

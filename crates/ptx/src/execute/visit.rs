@@ -173,6 +173,7 @@ unsafe extern "C" fn shared(
     site: u32,
     bytes: u32,
     align: u32,
+    _: u32,
 ) -> *mut u8 {
     // SAFETY: the state is that of the piece, which waits.
     let state = unsafe { &mut *state };

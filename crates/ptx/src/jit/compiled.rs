@@ -209,7 +209,6 @@ pub(crate) struct Compiled {
     maker: Mutex<Option<Maker>>,
     live: OnceLock<Live>,
     targets: OnceLock<Targets>,
-    sites: AtomicUsize,
     made: AtomicU32,
     has_failed: AtomicBool,
 }
@@ -314,11 +313,9 @@ impl Compiled {
             if maker.is_none() {
                 *maker = Maker::new();
             }
-            let first_site = self.sites.load(Ordering::Relaxed);
             let observed = &Observed { seen, cautious };
             let task = Task { program, of, extents, live, observed };
-            let piece = maker.as_mut()?.make(task, calls, first_site)?;
-            self.sites.store(piece.sites.end, Ordering::Relaxed);
+            let piece = maker.as_mut()?.make(task, calls)?;
             // The lock makes this the only one that sets it.
             let _ = variants.pieces[free].set(piece);
             Some(free)
@@ -343,6 +340,8 @@ fn note_piece(before: &[Position], position: u32) {
 struct Maker {
     /// `None` only while it is dropped.
     module: Option<JITModule>,
+    /// How many sites the pieces have.
+    sites: usize,
 }
 
 // SAFETY: the module stays with its thread only because of its provider of memory, which is behind a
@@ -375,10 +374,10 @@ impl Maker {
         let machine = cranelift_native::builder().ok()?;
         let machine = machine.finish(settings::Flags::new(flags)).ok()?;
         let builder = JITBuilder::with_isa(machine, default_libcall_names());
-        Some(Self { module: Some(JITModule::new(builder)) })
+        Some(Self { module: Some(JITModule::new(builder)), sites: 0 })
     }
 
-    fn make(&mut self, task: Task<'_>, calls: Calls, first_site: usize) -> Option<Piece> {
+    fn make(&mut self, task: Task<'_>, calls: Calls) -> Option<Piece> {
         let module = self.module.as_mut()?;
         let start = task.extents[0].start;
         let most = task.extents[0].end - start;
@@ -405,7 +404,8 @@ impl Maker {
         let lanes = expected.lanes;
         let way = Default::default();
         let apart = AtomicU32::default();
-        let sites = first_site..first_site + sites.max(1) as usize;
+        let sites = self.sites..self.sites + sites.max(1) as usize;
+        self.sites = sites.end;
         Some(Piece { code, lanes, most, sites, failures, is_retired, way, apart })
     }
 }

@@ -45,7 +45,6 @@ pub(super) struct Emit<'f> {
     exchange: SigRef,
     pub(super) fused: SigRef,
     span: SigRef,
-    shared: SigRef,
     /// The first instruction of the extent.
     start: u32,
     /// The lanes that run, in a piece for parts of warps or in a detour.
@@ -99,7 +98,6 @@ impl<'f> Emit<'f> {
         let instruction = build.import_signature(signature(&[i64, i32, i32], Some(i32)));
         let exchange = build.import_signature(signature(&[i64, i64, i32, i32], Some(i32)));
         let span = [i64, i64, i32, i32, i32, i32];
-        let shared = build.import_signature(signature(&span[..5], Some(i64)));
         let span = build.import_signature(signature(&span, Some(i64)));
         let fused = build.import_signature(signature(&[i64], None));
         let again = build.create_block();
@@ -133,7 +131,6 @@ impl<'f> Emit<'f> {
             exchange,
             fused,
             span,
-            shared,
             start,
             part,
             leg: None,
@@ -465,16 +462,16 @@ impl<'f> Emit<'f> {
 
     /// The interpreter looks for a span; null if there is none.
     pub(super) fn call_span(&mut self, address: Value, wanted: Wanted) -> Value {
+        let function = match wanted.place {
+            Place::Shared => self.calls.shared,
+            _ => self.calls.span,
+        };
+        let function = self.double(function as usize as u64);
         let Wanted { site, bytes, align, writes, .. } = wanted;
         let [site, bytes, align, writes] =
             [site, bytes, align, writes.into()].map(|word| self.word(word));
-        let (arguments, count) = ([self.state, address, site, bytes, align, writes], 6);
-        let (signature, function, count) = match wanted.place {
-            Place::Shared => (self.shared, self.calls.shared as usize, count - 1),
-            _ => (self.span, self.calls.span as usize, count),
-        };
-        let function = self.double(function as u64);
-        let call = self.build.ins().call_indirect(signature, function, &arguments[..count]);
+        let arguments = [self.state, address, site, bytes, align, writes];
+        let call = self.build.ins().call_indirect(self.span, function, &arguments);
         self.build.inst_results(call)[0]
     }
 

@@ -81,6 +81,12 @@ impl Emit<'_> {
         }
     }
 
+    /// The upper half of 64 bits.
+    fn upper_word(&mut self, value: Value) -> Value {
+        let high = self.build.ins().ushr_imm(value, 32);
+        self.build.ins().ireduce(types::I32, high)
+    }
+
     /// A form of values that all lanes share.
     fn line_of_same(&mut self, form: Form, imm: u64, s: &[LineOf]) -> Option<LineOf> {
         let firsts: Vec<Value> = s.iter().map(|line| line.first).collect();
@@ -88,10 +94,7 @@ impl Emit<'_> {
             Form::Copy(_) => return Some(s[0]),
             Form::Compare(..) | Form::Select(_) => return None,
             Form::Low => self.build.ins().ireduce(types::I32, firsts[0]),
-            Form::High => {
-                let high = self.build.ins().ushr_imm(firsts[0], 32);
-                self.build.ins().ireduce(types::I32, high)
-            }
+            Form::High => self.upper_word(firsts[0]),
             Form::ShiftBy { .. } => self.shift_by(form, firsts[0], firsts[1]),
             Form::CountOnes | Form::LeadingZeros { .. } => self.once(form, imm, &firsts),
             Form::Widen { signed } => self.extended(firsts[0], signed),
@@ -101,18 +104,15 @@ impl Emit<'_> {
                 let upper = self.build.ins().ishl_imm(high, 32);
                 self.build.ins().bor(low, upper)
             }
-            Form::MultiplyHigh { signed } => {
+            Form::MultiplyHigh { signed }
+            | Form::MultiplyWide { signed }
+            | Form::MultiplyWideAdd { signed } => {
                 let [a, b] = [0, 1].map(|at| self.extended(firsts[at], signed));
                 let product = self.build.ins().imul(a, b);
-                let high = self.build.ins().ushr_imm(product, 32);
-                self.build.ins().ireduce(types::I32, high)
-            }
-            Form::MultiplyWide { signed } | Form::MultiplyWideAdd { signed } => {
-                let [a, b] = [0, 1].map(|at| self.extended(firsts[at], signed));
-                let product = self.build.ins().imul(a, b);
-                match firsts.get(2) {
-                    Some(&other) => self.build.ins().iadd(product, other),
-                    None => product,
+                match (form, firsts.get(2)) {
+                    (Form::MultiplyHigh { .. }, _) => self.upper_word(product),
+                    (_, Some(&other)) => self.build.ins().iadd(product, other),
+                    (_, None) => product,
                 }
             }
             Form::FloatAdd(_)

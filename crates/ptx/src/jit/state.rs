@@ -166,7 +166,7 @@ pub(crate) struct Calls {
     /// a site, the bytes and the alignment, and whether they are written.
     pub(crate) span: unsafe extern "C" fn(*mut State, u64, u32, u32, u32, u32) -> *mut u8,
     /// The same for the shared memory of the block.
-    pub(crate) shared: unsafe extern "C" fn(*mut State, u64, u32, u32, u32) -> *mut u8,
+    pub(crate) shared: unsafe extern "C" fn(*mut State, u64, u32, u32, u32, u32) -> *mut u8,
 }
 
 /// A shuffle of a row of words by offsets: those of a row, or one for all lanes.

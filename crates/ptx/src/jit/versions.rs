@@ -62,8 +62,8 @@ impl Translate<'_, '_> {
         let known = known.fold(Set::default(), Set::with);
         let wanted = [(known, Held::KNOWN), (self.expected.lanes, Held::STALE)];
         let wanted = wanted.into_iter().filter(|(set, _)| *set != Set::default());
-        let held = self.emit.own(offset_of!(Own, held));
         let differing = wanted.map(|(set, offset)| {
+            let held = self.emit.own(offset_of!(Own, held));
             let now = self.emit.build.ins().load(types::I64, plain(), held, offset as i32);
             let set_bits = self.emit.double(set.bits());
             match offset {
