@@ -4,7 +4,6 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 
 use super::emit::Emit;
-use crate::math::single;
 
 /// Two sums of products in doubles, and what is known of their roundings.
 struct Sums {
@@ -33,9 +32,7 @@ impl Emit<'_> {
         let sign = self.words(1 << 31);
         let signed = self.build.ins().band(signs, sign);
         let value = self.build.ins().bitselect(zeros, signed, value);
-        let float = self.cast(types::F32X4, value);
-        let (nan, canonical) = (self.is_nan(float), self.words(single::NAN));
-        self.build.ins().bitselect(nan, canonical, value)
+        self.with_canonical(value)
     }
 
     /// A double holds the product of two floats. The error of the sum is Knuth's.

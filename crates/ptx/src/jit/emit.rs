@@ -487,13 +487,13 @@ impl<'f> Emit<'f> {
         self.aside(on, off, |emit| [slow(emit)])[0]
     }
 
-    /// Two values of one of two ways: `usual`, but where any bit of a vector is set those that `rare` makes.
-    pub(super) fn usually(
+    /// The values of one of two ways: `usual`, but where any bit of a vector is set those that `rare` makes.
+    pub(super) fn usually<const N: usize>(
         &mut self,
         bits: Value,
-        usual: [Value; 2],
-        rare: impl FnOnce(&mut Self) -> [Value; 2],
-    ) -> [Value; 2] {
+        usual: [Value; N],
+        rare: impl FnOnce(&mut Self) -> [Value; N],
+    ) -> [Value; N] {
         let (on, off) = (self.build.create_block(), self.build.create_block());
         let any = self.build.ins().vany_true(bits);
         self.build.ins().brif(any, off, &[], on, &usual.map(Into::into));
@@ -507,10 +507,15 @@ impl<'f> Emit<'f> {
         off: Block,
         values: impl FnOnce(&mut Self) -> [Value; N],
     ) -> [Value; N] {
+        let before = self.build.func.dfg.num_blocks();
         self.build.set_cold_block(off);
         self.build.switch_to_block(off);
         let values = values(self);
         self.build.ins().jump(on, &values.map(Into::into));
+        // Its own branches go on off the way, too.
+        for block in before..self.build.func.dfg.num_blocks() {
+            self.build.set_cold_block(Block::from_u32(block as u32));
+        }
         let kinds = values.map(|value| self.build.func.dfg.value_type(value));
         let results = kinds.map(|kind| self.build.append_block_param(on, kind));
         self.build.switch_to_block(on);

@@ -4,7 +4,7 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, StackSlotData, StackSlotKind, Value, types};
 
 use super::emit::{DOUBLES, Emit, WORDS};
-use super::value::Four;
+use super::value::{Four, GROUPS};
 use crate::code::{FLUSH, Form, MINUS_OTHER, MINUS_PRODUCT, Width};
 use crate::math::{double, single};
 
@@ -44,14 +44,39 @@ impl Emit<'_> {
                 if flushes { self.flushed_result(form, &s, value) } else { value }
             }
         };
-        let float = self.cast(types::F32X4, value);
-        let (nan, canonical) = (self.is_nan(float), self.words(single::NAN));
-        let result = self.build.ins().bitselect(nan, canonical, value);
+        let result = self.with_canonical(value);
         self.any_nan.insert(result, value);
         if flushes {
             self.no_subnormal.extend([value, result]);
         }
         result
+    }
+
+    /// Four floats, with the canonical NaN for others.
+    pub(super) fn with_canonical(&mut self, value: Value) -> Value {
+        let float = self.cast(types::F32X4, value);
+        let (nan, canonical) = (self.is_nan(float), self.words(single::NAN));
+        self.build.ins().bitselect(nan, canonical, value)
+    }
+
+    /// The lanes of a warp that nothing but a row in memory gets. Where they are results of arithmetic, one look at
+    /// all of them finds a NaN: most have none.
+    pub(super) fn canonical(&mut self, row: Vec<Four>) -> Vec<Four> {
+        let raw = row.iter().map(|four| match four {
+            Four::Word(value) => self.any_nan.get(value).copied(),
+            _ => None,
+        });
+        let Some(raw) = raw.collect::<Option<Vec<Value>>>() else { return row };
+        let Ok(raw) = <[Value; GROUPS]>::try_from(raw) else { return row };
+        let floats = raw.map(|value| self.cast(types::F32X4, value));
+        let mut any = None;
+        for pair in floats.chunks_exact(2) {
+            let either = self.build.ins().fcmp(FloatCC::Unordered, pair[0], pair[1]);
+            any = Some(any.map_or(either, |before| self.build.ins().bor(before, either)));
+        }
+        let Some(any) = any else { return row };
+        let row = self.usually(any, raw, |emit| raw.map(|value| emit.with_canonical(value)));
+        row.map(Four::Word).to_vec()
     }
 
     /// Four floats, with zeros of their signs for subnormals.

@@ -46,10 +46,17 @@ impl Segment {
             emit.set_predicate(place, mask);
         }
         for (store, row) in self.stores.iter().zip(rows) {
+            let row = if self.is_kept(store.from) { row } else { emit.canonical(row) };
             for (group, four) in row.into_iter().enumerate() {
                 emit.store_row(store.to[group / HALF], group % HALF, four);
             }
         }
+    }
+
+    /// Whether the lanes of a source are written to a register, too.
+    fn is_kept(&self, source: Source) -> bool {
+        let Source::Made(at) = source else { return false };
+        self.results.values().any(|(_, result)| *result == at)
     }
 
     /// As [`Self::write_lanes`], in a loop.
