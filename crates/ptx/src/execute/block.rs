@@ -77,6 +77,14 @@ pub(super) struct Placed {
     pub(super) cluster: Option<(Arc<Cluster>, u32)>,
 }
 
+impl Placed {
+    /// A block of a launch without clusters.
+    #[inline(always)]
+    pub(super) fn alone(linear: u64, slot: u32) -> Self {
+        Self { linear, slot, cluster: None }
+    }
+}
+
 /// A block that has begun.
 #[derive(Debug, Default)]
 pub(super) struct Block {
@@ -170,6 +178,7 @@ impl Block {
     /// Begins in the memory of a block that has ended, if it was one. Its warps have yet to begin.
     ///
     /// Its shared memory has so many bytes. They are zero still if the kernel does not write them.
+    #[inline(always)]
     pub(super) fn begin(
         &mut self,
         placed: Placed,

@@ -7,7 +7,7 @@
 use super::access::Blocked;
 use super::block::Common;
 use super::engine::{ByPieces, Engine, calculate, guarded};
-use super::entrance::{Entrance, Found};
+use super::entrance::{Entrance, Found, Repeated};
 use super::registers::{fill_kernel_lines, leave_lines};
 use super::tally::{Tally, Way};
 use super::visit::{CALLS, Visit, Warps};
@@ -73,6 +73,7 @@ impl<'a> Engine<'a> {
             of_sample: Vec::new(),
             tally: Tally::default(),
             whole: None,
+            repeated: Repeated::default(),
             entered: None,
             is_short: false,
         }
@@ -135,6 +136,12 @@ impl<'a> Engine<'a> {
         executed: u64,
     ) {
         entrance.tally.finish(common, self.reach.counts);
+        self.add_figures(entrance, executed);
+    }
+
+    /// Adds so many instructions of whole warps to the figures of threads, and what pieces count themselves.
+    #[inline(always)]
+    pub(super) fn add_figures(&mut self, entrance: &mut Entrance<'a>, executed: u64) {
         let stats = &mut *self.reach.stats;
         stats.thread_instructions = stats.thread_instructions.wrapping_add(WIDTH as u64 * executed);
         entrance.take_figures(stats);

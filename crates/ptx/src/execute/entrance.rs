@@ -21,6 +21,7 @@ pub(super) struct Entrance<'a> {
     pub(super) tally: Tally,
     /// The turn of a warp before, if that was all of the kernel.
     pub(super) whole: Option<Whole<'a>>,
+    pub(super) repeated: Repeated,
     /// How the next warp has left the first piece of its turn, if it has run that already.
     pub(super) entered: Option<Left>,
     /// Whether this turn of a warp is a short one, behind a barrier.
@@ -44,6 +45,23 @@ pub(super) struct Whole<'a> {
     pub(super) quantum: u32,
     /// Whether the state is laid out for it and the sample.
     pub(super) is_ready: bool,
+}
+
+/// Warps of repeated blocks that are not in the figures yet. All of them came the same way.
+#[derive(Default)]
+pub(super) struct Repeated {
+    pub(super) way: Way,
+    pub(super) warps: u64,
+    /// The instructions that they executed.
+    pub(super) executed: u64,
+}
+
+impl Repeated {
+    #[inline(always)]
+    pub(super) fn add(&mut self, way: Way, warps: u64, executed: u64) {
+        self.way = way;
+        (self.warps, self.executed) = (self.warps + warps, self.executed + executed);
+    }
 }
 
 impl Entrance<'_> {

@@ -88,6 +88,8 @@ impl Run {
         let mut bytes = Bytes::default();
         bytes.fill(params);
         let compiled = kernel.compiled.of(sizes_of(kernel, &rules, params));
+        let shared = (shared, kernel.program.writes_shared);
+        let slots = Slots::new(blocks, &rules.shape, shared, config.seed);
         Self {
             kernel: kernel.clone(),
             rules,
@@ -95,7 +97,7 @@ impl Run {
             limit: config.instruction_limit,
             params: bytes,
             param_bytes: params.len() as u32,
-            slots: Slots::new(blocks, (shared, kernel.program.writes_shared), config.seed),
+            slots,
             sample: None,
             kept: Kept::default(),
             room: None,
@@ -328,9 +330,9 @@ impl Run {
         let index = self.cursor.block;
         // Only now, so that a block that is through leaves its memory to the next.
         let mut next = self.slots.begin(index, program, shape);
-        loop {
+        let stopped = loop {
             let waiting = engine.reach.outstanding.len();
-            let (block, is_new) = next?;
+            let Some((block, is_new)) = next else { break None };
             let cursor = &mut self.cursor;
             entrance.enter_block(&mut block.common);
             if is_new {
@@ -343,12 +345,21 @@ impl Run {
             };
             let has_ended = block.common.live == 0;
             let may_go_on = is_plain && engine.reach.stats.warp_instructions < target;
-            if stopped.is_some() || !has_ended || !may_go_on || !self.slots.has_next(index) {
-                return stopped;
+            if stopped.is_some() || !has_ended || !may_go_on {
+                break stopped;
             }
-            next = self.slots.follow(index, program, shape);
+            next = if self.slots.takes_over(index, shape) {
+                self.slots.get_mut(index).map(|block| (block, true))
+            } else if self.slots.has_next(index) {
+                self.slots.end(index, shape);
+                self.slots.begin(index, program, shape)
+            } else {
+                break None;
+            };
             self.cursor.end_block();
-        }
+        };
+        engine.settle(&mut entrance);
+        stopped
     }
 
     /// An illegal address halts its warp. The kernel ends with the first report when no other warp

@@ -78,6 +78,10 @@ impl<'a> Engine<'a> {
         Ended::default()
     }
 
+    /// No block is repeated.
+    #[inline(always)]
+    pub(super) fn settle(&mut self, _: &mut Entrance<'a>) {}
+
     /// Without a compiler it is not known which registers the kernel reads.
     #[inline(always)]
     pub(super) fn old_registers(&self) -> Old {

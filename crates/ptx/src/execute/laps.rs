@@ -2,23 +2,14 @@
 //!
 //! Where all warps of a block go from barrier to barrier together, phases run them. Each other warp goes by a
 //! chain of pieces.
-//!
-//! Many kernels are one piece from their start to their end. Then one warp, the *sample*, stands for all warps of
-//! a block in turn: its registers hold values of the warp before, which the kernel never reads. So no warp of the
-//! block begins or ends.
 
 use super::block::Common;
 use super::compiled::{Begun, Went};
 use super::engine::Engine;
-use super::entrance::{Entrance, Found, Whole};
+use super::entrance::{Entrance, Found};
 use super::phases::Then;
-use super::pieces::Pieces;
-use super::registers::fill_kernel_lines;
-use super::tally::Way;
-use super::turns::{Cursor, Ended, Lap};
-use super::visit::{Visit, Warps};
-use super::warp::{Old, State as Waits, Warp};
-use crate::code::WIDTH;
+use super::turns::{Cursor, Lap};
+use super::warp::{State as Waits, Warp};
 use crate::jit::Of;
 
 impl<'a> Engine<'a> {
@@ -127,101 +118,5 @@ impl<'a> Engine<'a> {
             fragment.state = Waits::Ready;
         }
         Some(entrance.begin_turn(is_short, quantum))
-    }
-
-    /// Turns of the warps of a block that has none yet, as far as each does as the one before: it runs one
-    /// piece from the start of the kernel to its end. All of their threads have ended. The kernel executes
-    /// fewer than `most` instructions in them.
-    ///
-    /// Where a warp does not, the entrance holds how it left the piece, and the sample is that warp.
-    pub(super) fn at_once(
-        &mut self,
-        entrance: &mut Entrance<'a>,
-        common: &mut Common,
-        sample: &mut Option<Box<Warp>>,
-        most: u64,
-    ) -> Ended {
-        let mut ended = Ended::default();
-        let may_begin = |whole: &Whole<'_>| self.may_begin_so(whole);
-        let Some(whole) = entrance.whole.filter(may_begin) else { return ended };
-        let warps = self.rules.shape.threads / WIDTH as u32;
-        let room = entrance.tally.expect(common, self.reach.counts, whole.way).min(warps);
-        let most = most.saturating_sub(1) / u64::from(whole.quantum);
-        let count = u64::from(room).min(most) as usize;
-        if count == 0 {
-            return ended;
-        }
-        let sample = sample.get_or_insert_with(|| {
-            let mut sample = Box::<Warp>::default();
-            sample.begin(self.program, 0, WIDTH as u32, Old::Any);
-            sample
-        });
-        if !whole.is_ready {
-            self.line_up_sample(entrance, sample, warps);
-            entrance.state.sites = self.sites_of(whole.found.piece);
-            fill_kernel_lines(self.program, sample, whole.found.piece.lanes);
-        }
-        while ended.warps < count && entrance.whole.is_some() {
-            self.samples(entrance, common, sample, (&whole, count), &mut ended);
-        }
-        if let Some(whole) = &mut entrance.whole {
-            // Others run before the next block if they have not all ended.
-            whole.is_ready = ended.warps == warps as usize;
-        }
-        self.add_up(entrance, common, ended.executed);
-        ended
-    }
-
-    /// Turns of the warps that a sample stands for, behind those that have ended, up to so many and the first that does
-    /// not as the one before.
-    #[inline(always)]
-    fn samples(
-        &mut self,
-        entrance: &mut Entrance<'a>,
-        common: &mut Common,
-        sample: &mut Warp,
-        (whole, count): (&Whole<'a>, usize),
-        ended: &mut Ended,
-    ) {
-        let Whole { found, way: likely, quantum, .. } = *whole;
-        let (state, owns) = (&mut entrance.state, &entrance.of_sample);
-        state.go_through(&owns[ended.warps..count], (likely.left, likely.begin));
-        let warps = Warps::Sample(&mut *sample);
-        let visit = Visit { engine: self, common, warps, part: None, found };
-        let left = visit.run(state, (quantum, quantum));
-        let (mut done, mut executed) = state.passed(&owns[ended.warps..]);
-        let spent = quantum - state.left as u32 + likely.left.last();
-        let way = left.map(|left| Way { left, begin: state.begin as u32 });
-        if way == Some(likely) && spent < quantum {
-            (done, executed) = (done + 1, executed + u64::from(spent) + 1);
-        } else {
-            sample.index = (ended.warps + done) as u32;
-            (entrance.entered, entrance.whole) = (left, None);
-        }
-        entrance.tally.add_expected(done as u32);
-        (ended.warps, ended.executed) = (ended.warps + done, ended.executed + executed);
-    }
-
-    /// The entrance gets the registers of the sample as those of each warp of the block.
-    #[inline(always)]
-    fn line_up_sample(&self, entrance: &mut Entrance<'_>, sample: &mut Warp, warps: u32) {
-        let mut owns = (0..warps).map(|index| self.own(sample, index as usize, index));
-        let first = owns.next();
-        if entrance.of_sample.first() != first.as_ref() {
-            entrance.of_sample.clear();
-            entrance.of_sample.extend(first.into_iter().chain(owns));
-        }
-    }
-
-    /// Whether warps of the kernel can begin without what a warp has when it begins.
-    fn may_begin_so(&self, whole: &Whole<'_>) -> bool {
-        let may_run = !whole.found.piece.is_retired();
-        may_run && self.program.functions[0].frame == 0 && self.old_registers() == Old::Any
-    }
-
-    /// The values that registers need when a warp begins.
-    pub(super) fn old_registers(&self) -> Old {
-        let reads_none = |pieces: &Pieces<'_>| pieces.compiled.reads_nothing_old();
-        if self.pieces.as_ref().is_some_and(reads_none) { Old::Any } else { Old::Zero }
     }
 }

@@ -49,6 +49,8 @@ mod registers;
 mod remote;
 mod report;
 mod rows;
+#[cfg(all(feature = "jit", not(miri), any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod samples;
 mod service;
 mod slots;
 mod spin;

@@ -48,7 +48,7 @@ pub(super) struct Slots {
     /// How many are resident at first. The first step fills them: a launch that only repeats one before
     /// makes no step.
     to_fill: u32,
-    seed: u64,
+    order: Order,
     /// The bytes of shared memory of a block, and whether the kernel writes them.
     shared: (u32, bool),
     resident: Vec<Resident>,
@@ -59,12 +59,17 @@ pub(super) struct Slots {
 impl Slots {
     /// The blocks of a grid, of which so many are resident at a time, with so many bytes of shared memory
     /// each, which the kernel may write. None is resident yet.
-    pub(super) fn new((blocks, slots): (u64, u32), shared: (u32, bool), seed: u64) -> Self {
+    pub(super) fn new(
+        (blocks, slots): (u64, u32),
+        shape: &Shape,
+        shared: (u32, bool),
+        seed: u64,
+    ) -> Self {
         Self {
             blocks,
             started: 0,
             to_fill: slots,
-            seed,
+            order: Order::new(blocks / u64::from(shape.cluster_size()), seed),
             shared,
             resident: Vec::new(),
             ended: Vec::new(),
@@ -113,8 +118,17 @@ impl Slots {
     /// The first blocks of the grid become resident.
     pub(super) fn fill(&mut self, shape: &Shape) {
         // Hardware gives each multiprocessor one block, and then each a second one.
-        let each = shape.cluster_size();
-        for first in 0..std::mem::take(&mut self.to_fill) / each {
+        let (each, slots) = (shape.cluster_size(), std::mem::take(&mut self.to_fill));
+        if each == 1 {
+            let count = u64::from(slots).min(self.blocks - self.started);
+            let order = &mut self.order;
+            let placed =
+                (0..count as u32).map(|slot| Resident::Placed(Placed::alone(order.take(), slot)));
+            self.resident.extend(placed);
+            self.started += count;
+            return;
+        }
+        for first in 0..slots / each {
             self.make_resident(shape, first * each);
         }
     }
@@ -126,10 +140,9 @@ impl Slots {
         }
         let each = shape.cluster_size();
         if each == 1 {
-            self.resident.push(Resident::Placed(self.next_at(slot)));
+            self.resident.push(Resident::Placed(Placed::alone(self.order.take(), slot)));
         } else {
-            let (next, all) = (self.started / u64::from(each), self.blocks / u64::from(each));
-            let index = scattered(next, all, self.seed);
+            let index = self.order.take();
             let cluster = Arc::new(Cluster::new(slot, each, each * shape.threads));
             self.resident.extend((0..each).map(|rank| {
                 let (linear, cluster) = (shape.linear(index, rank), Arc::clone(&cluster));
@@ -138,12 +151,6 @@ impl Slots {
             }));
         }
         self.started += u64::from(each);
-    }
-
-    /// The next block of a grid without clusters, at a slot.
-    fn next_at(&self, slot: u32) -> Placed {
-        let linear = scattered(self.started, self.blocks, self.seed);
-        Placed { linear, slot, cluster: None }
     }
 
     /// A block begins, if it has not. Gives it, and whether its warps have yet to begin.
@@ -179,39 +186,25 @@ impl Slots {
         self.resident[index] = Resident::Begun(block);
     }
 
-    /// A block has ended, and the one that takes its index begins. Gives that as [`Self::begin`] does.
+    /// A block has ended, and the one that takes its index begins in its memory. Returns whether it does: not, and
+    /// nothing is changed, if there is none, one of them is in a cluster, or the other one has begun.
     #[inline(always)]
-    pub(super) fn follow(
-        &mut self,
-        index: usize,
-        program: &Program,
-        shape: &Shape,
-    ) -> Option<(&mut Block, bool)> {
-        if self.takes_over(index, shape) {
-            return Some((self.get_mut(index)?, true));
-        }
-        self.end(index, shape);
-        self.begin(index, program, shape)
-    }
-
-    /// The block that takes the index of one that has ended begins in its memory. Returns whether it does: not if
-    /// one of them is in a cluster, or that block has begun.
-    #[inline(always)]
-    fn takes_over(&mut self, index: usize, shape: &Shape) -> bool {
-        let (count, is_new) = (self.resident.len(), self.started < self.blocks);
+    pub(super) fn takes_over(&mut self, index: usize, shape: &Shape) -> bool {
         let Some(Resident::Begun(ended)) = self.resident.get(index) else { return false };
         if shape.cluster_size() > 1 || ended.common.cluster.is_some() {
             return false;
         }
-        let new = is_new.then(|| self.next_at(ended.common.slot));
-        let next = match (self.resident.last_mut(), new) {
-            (Some(Resident::Placed(last)), Some(new)) => std::mem::replace(last, new),
-            (Some(Resident::Placed(last)), None) => {
+        let (slot, is_new) = (ended.common.slot, self.started < self.blocks);
+        let next = match self.resident[index + 1..].last_mut() {
+            None if is_new => Placed::alone(self.order.take(), slot),
+            Some(Resident::Placed(last)) if is_new => {
+                std::mem::replace(last, Placed::alone(self.order.take(), slot))
+            }
+            Some(Resident::Placed(last)) => {
                 let last = std::mem::take(last);
                 self.resident.pop();
                 last
             }
-            (_, Some(new)) if index + 1 == count => new,
             _ => return false,
         };
         self.started += u64::from(is_new);
@@ -240,20 +233,65 @@ impl Slots {
     }
 }
 
-/// The `index`th block to start: ascending without a seed, else in an order that the seed gives.
-fn scattered(index: u64, blocks: u64, seed: u64) -> u64 {
-    if seed == 0 {
-        return index;
+/// The order in which blocks become resident, or clusters: ascending without a seed, else one that the seed gives.
+#[derive(Debug)]
+struct Order {
+    count: u64,
+    next: u64,
+    step: u64,
+}
+
+impl Order {
+    fn new(count: u64, seed: u64) -> Self {
+        let count = count.max(1);
+        if seed == 0 {
+            return Self { count, next: 0, step: 1 % count };
+        }
+        // A step without a common divisor visits each once.
+        let mut step = (seed % count) | 1;
+        while greatest_common_divisor(step, count) != 1 {
+            step += 2;
+        }
+        Self { count, next: (seed >> 32) % count, step: step % count }
     }
-    // A step without a common divisor visits each block once.
-    let mut step = (seed % blocks) | 1;
-    while greatest_common_divisor(step, blocks) != 1 {
-        step += 2;
+
+    /// The index of the next one.
+    #[inline(always)]
+    fn take(&mut self) -> u64 {
+        let taken = self.next;
+        let next = taken + self.step;
+        self.next = if next < self.count { next } else { next - self.count };
+        taken
     }
-    let start = (seed >> 32) % blocks;
-    ((u128::from(index) * u128::from(step) + u128::from(start)) % u128::from(blocks)) as u64
 }
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(count: u64, seed: u64) -> Vec<u64> {
+        let mut order = Order::new(count, seed);
+        (0..count).map(|_| order.take()).collect()
+    }
+
+    #[test]
+    fn blocks_start_once_each_from_the_place_and_by_the_step_that_the_seed_gives() {
+        for count in 1..=60 {
+            assert_eq!(order(count, 0), (0..count).collect::<Vec<_>>());
+            for seed in [1, 2, 15, 59, 0x0007_0000_0006, 0xffff_ffff_ffff_fffe, u64::MAX] {
+                let started = order(count, seed);
+                let mut all = started.clone();
+                all.sort_unstable();
+                assert_eq!(all, (0..count).collect::<Vec<_>>(), "{count} {seed:#x}");
+                assert_eq!(started[0], (seed >> 32) % count, "{count} {seed:#x}");
+                let steps = started.windows(2).map(|two| (two[1] + count - two[0]) % count);
+                assert!(steps.clone().all(|step| Some(step) == steps.clone().next()));
+            }
+        }
+        assert_eq!(order(7, 0x0007_0000_0003)[..3], [0, 3, 6]);
+    }
 }

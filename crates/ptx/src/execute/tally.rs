@@ -26,10 +26,10 @@ impl Way {
     }
 
     /// Notes the instructions of so many warps.
-    fn note(self, counts: &mut Counts, warps: u32) {
-        let (times, pc) = (u64::from(warps), self.left.position());
-        counts.note_of(times, self.begin, self.begin + self.left.last());
-        counts.note_of(times, pc, pc + 1);
+    pub(super) fn note(self, counts: &mut Counts, warps: u64) {
+        let pc = self.left.position();
+        counts.note_of(warps, self.begin, self.begin + self.left.last());
+        counts.note_of(warps, pc, pc + 1);
     }
 }
 
@@ -105,7 +105,7 @@ impl Tally {
         if warps == 0 {
             return;
         }
-        self.way.note(counts, warps);
+        self.way.note(counts, warps.into());
         match self.way.left.behind() {
             Behind::Barrier(index) => {
                 common.arrive(index.into(), 0, WIDTH as u32 * warps, (0, 0));

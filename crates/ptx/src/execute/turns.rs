@@ -77,6 +77,7 @@ impl<'a> Engine<'a> {
 
     /// The warps of a block begin, but for the first ones that can run at once, to their ends. Gives how many
     /// have ended.
+    #[inline(always)]
     pub(super) fn begin_warps(
         &mut self,
         entrance: &mut Entrance<'a>,
@@ -92,12 +93,25 @@ impl<'a> Engine<'a> {
             ended = at_once.warps;
         }
         if block.common.live > 0 {
-            block.begin_warps(self.program, &self.rules.shape, (ended, self.old_registers()));
-            if let Some(sample) = sample.as_mut().filter(|_| entrance.has_entered()) {
-                std::mem::swap(&mut **sample, &mut block.warps[ended]);
-            }
+            self.begin_others(entrance, block, sample, ended);
         }
         ended
+    }
+
+    /// The warps of a block begin, but for the first ones, which have ended. The next one is the sample if that has
+    /// entered a piece.
+    #[inline(never)]
+    fn begin_others(
+        &self,
+        entrance: &Entrance<'a>,
+        block: &mut Block,
+        sample: &mut Option<Box<Warp>>,
+        ended: usize,
+    ) {
+        block.begin_warps(self.program, &self.rules.shape, (ended, self.old_registers()));
+        if let Some(sample) = sample.as_mut().filter(|_| entrance.has_entered()) {
+            std::mem::swap(&mut **sample, &mut block.warps[ended]);
+        }
     }
 
     /// Turns of the warps of a block, up to one after which more is to be done than to take the next warp.
