@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::faults::{FaultBatch, RaisedFault};
-use super::grid::Nearby;
+use super::missing::Nearby;
 use super::multiprocessor::{PARTITIONS, TURN, delay_ns, partition_order};
 use super::params::ArrivalParams;
 use super::rounds::{Around, Raises, Rounds, Timing};

@@ -8,7 +8,9 @@
     reason = "an element below the last, times the stride, is below the length of live memory"
 )]
 
+use super::missing::Missing;
 use super::params::{ArrivalParams, BulkShape};
+use super::walks::{KernelWalks, RunsAhead, WalkAccesses};
 use crate::places::Places;
 
 const PAGE: u64 = pagewise_hal::PAGE_BYTES;
@@ -26,178 +28,6 @@ pub(super) const WARP: u64 = 32;
 const RANGES_LOOKED_AT: u32 = 64;
 /// The longest thread block (CUDA programming guide). Longer ones are cut.
 const BLOCK_THREADS_MAX: u64 = 1024;
-
-/// The pages on which an access of the kernel would fault, for each of its walks.
-pub(crate) trait Missing {
-    /// The first of them from `page` on, if there is one before the end of the walk's memory.
-    fn next(&self, walk: usize, page: u64) -> Option<u64>;
-
-    /// The mapping of the device nearest to a page.
-    fn mapped_near(&self, page: u64) -> Nearby;
-
-    /// Where pages are that were some of them when the threads ran last and may be none now. Saves a
-    /// look at each page that a thread waits for.
-    fn came(&self) -> &Vicinity {
-        &Vicinity::ANYWHERE
-    }
-
-    /// Whether a page is one of them.
-    fn contains(&self, walk: usize, page: u64) -> bool {
-        self.next(walk, page) == Some(page)
-    }
-}
-
-/// Places of the address space, each 2 MiB: a bit for all with the same number modulo 256.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Vicinity([u64; 4]);
-
-impl Vicinity {
-    pub(crate) const ANYWHERE: Self = Self([u64::MAX; 4]);
-
-    /// Whether a page is in one of these places, or in one with such a number.
-    #[inline]
-    pub(crate) fn holds(&self, page: u64) -> bool {
-        let (word, bit) = Self::bit(page);
-        self.0[word] & bit != 0
-    }
-
-    /// Whether a page may be in both.
-    #[inline]
-    pub(crate) fn meets(&self, other: &Self) -> bool {
-        let [a, b, c, d] = self.0;
-        let [e, f, g, h] = other.0;
-        (a & e) | (b & f) | (c & g) | (d & h) != 0
-    }
-
-    #[inline]
-    fn bit(page: u64) -> (usize, u64) {
-        let slot = page * PAGE / pagewise_hal::BLOCK_BYTES;
-        ((slot / 64 % 4) as usize, 1 << (slot % 64))
-    }
-}
-
-impl FromIterator<u64> for Vicinity {
-    /// Where all of these pages are.
-    fn from_iter<I: IntoIterator<Item = u64>>(pages: I) -> Self {
-        let mut all = Self::default();
-        for page in pages {
-            let (word, bit) = Self::bit(page);
-            all.0[word] |= bit;
-        }
-        all
-    }
-}
-
-/// The mapping of a device nearest to a page. It decides how much of the page tables the device
-/// has at hand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Nearby {
-    /// One of the same 8 entries of the page table: a page of the same aligned 512 KiB, or if the
-    /// va_block has none, all of a va_block of the same aligned 16 MiB.
-    Group,
-    /// One of the same 16 entries.
-    Pair,
-    /// A page of the same va_block.
-    Block,
-    /// None of these.
-    Nothing,
-}
-
-/// How many threads run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Threads {
-    /// One: each access is complete before the next.
-    One,
-    /// Blocks of threads, in a grid-stride loop.
-    Grid {
-        /// Blocks.
-        blocks: u32,
-        /// Threads of each.
-        threads: u32,
-    },
-    /// The driver's kernel that fills.
-    Fill,
-    /// The driver's kernel that copies.
-    Copy,
-}
-
-/// The memory of a kernel with one walk and what it does there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Accesses {
-    /// Address of the first access.
-    pub(crate) first_byte: u64,
-    /// Length of the memory.
-    pub(crate) bytes: u64,
-    /// Bytes between accesses, at least 1.
-    pub(crate) stride_bytes: u64,
-    /// Whether a thread goes on while its accesses wait, as after a write.
-    pub(crate) runs_ahead: bool,
-}
-
-impl Accesses {
-    /// The kernel of so many threads that makes these accesses.
-    pub(crate) fn by(self, threads: Threads) -> KernelWalks {
-        let Self { first_byte, bytes, stride_bytes, runs_ahead } = self;
-        let runs_ahead = if runs_ahead { RunsAhead::Freely } else { RunsAhead::No };
-        let (blocks, threads) = match threads {
-            Threads::Fill | Threads::Copy => {
-                let copies = threads == Threads::Copy;
-                return KernelWalks::Bulk { first_byte, bytes, copies, runs_ahead };
-            }
-            Threads::One => (1, 1),
-            Threads::Grid { blocks, threads } => (blocks, threads),
-        };
-        let stride = stride_bytes.max(1);
-        let places = Places::even(first_byte, stride, bytes.div_ceil(stride));
-        let walks = vec![WalkAccesses { places, runs_ahead }];
-        KernelWalks::Program { blocks, threads, walks }
-    }
-}
-
-/// How far a thread goes on while an access of its waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RunsAhead {
-    /// Not at all, as after a read that is used at once.
-    No,
-    /// To the next reads of the same iteration: a thread waits where it uses what it read.
-    ToReads,
-    /// To all that follows, as after a write.
-    Freely,
-}
-
-/// One walk of a kernel over memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct WalkAccesses {
-    /// The places, in the order in which the threads of the grid take them.
-    pub(crate) places: Places,
-    /// How far a thread goes on while its access waits.
-    pub(crate) runs_ahead: RunsAhead,
-}
-
-/// The accesses of a kernel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum KernelWalks {
-    /// A kernel of a program, which makes the accesses of each walk in turn.
-    Program {
-        /// Blocks.
-        blocks: u32,
-        /// Threads of each.
-        threads: u32,
-        /// The walks of an iteration, in order.
-        walks: Vec<WalkAccesses>,
-    },
-    /// The driver's kernel that fills and copies.
-    Bulk {
-        /// Address of the first byte.
-        first_byte: u64,
-        /// Length of the memory.
-        bytes: u64,
-        /// Whether it copies.
-        copies: bool,
-        /// How far a thread goes on while its access waits.
-        runs_ahead: RunsAhead,
-    },
-}
 
 /// Where a unit stands: iteration, part of the memory, and lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -490,6 +320,8 @@ fn bulk_parts(
 
 #[cfg(test)]
 mod tests {
+    use super::super::missing::Nearby;
+    use super::super::walks::{Accesses, Threads};
     use super::*;
     use crate::GpuProfile;
     use std::collections::BTreeSet;

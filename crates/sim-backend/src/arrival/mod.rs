@@ -27,19 +27,20 @@
 mod executed;
 mod faults;
 mod grid;
+mod missing;
 mod multiprocessor;
 mod params;
 mod rounds;
 mod sectors;
 #[cfg(test)]
 mod tests;
+mod walks;
 
 pub(crate) use executed::{ExecutedArrival, Waiting};
 pub(crate) use faults::{FaultBatch, FaultedPages, RaisedFault};
-pub(crate) use grid::{
-    Accesses, KernelWalks, Missing, Nearby, RunsAhead, Threads, Vicinity, WalkAccesses,
-};
+pub(crate) use missing::{Missing, Nearby, Vicinity};
 pub use params::{ArrivalParams, BulkShape, ReadingParams};
+pub(crate) use walks::{Accesses, KernelWalks, RunsAhead, Threads, WalkAccesses};
 
 use grid::Grid;
 use multiprocessor::{Multiprocessor, OnGrid};

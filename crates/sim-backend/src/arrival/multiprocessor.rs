@@ -5,7 +5,8 @@
 )]
 
 use super::faults::RaisedFault;
-use super::grid::{Grid, Lanes, Miss, Missing, Nearby, PageAccess, Position, Unit, Vicinity, WARP};
+use super::grid::{Grid, Lanes, Miss, PageAccess, Position, Unit, WARP};
+use super::missing::{Missing, Nearby, Vicinity};
 use super::params::ArrivalParams;
 use super::rounds::{Around, Raises, Timing};
 use super::sectors::Sectors;

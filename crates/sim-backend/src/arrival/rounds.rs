@@ -16,7 +16,7 @@ use chacha20::ChaCha8Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
 
 use super::faults::{FaultBatch, RaisedFault};
-use super::grid::Nearby;
+use super::missing::Nearby;
 use super::params::{ArrivalParams, ReadingParams};
 
 /// Rounds in which no thread gets further, as when pages push each other out, before faults come
