@@ -130,6 +130,7 @@ fn main() {
     let instance = Arc::new(Arc::new(module).instantiate(&[]).expect("no variables"));
     let blocks = [
         ("empty", 1),
+        ("vector", 32_768),
         ("arithmetic", 512),
         ("stencil", 8192),
         ("shared", 4096),

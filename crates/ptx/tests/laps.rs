@@ -361,7 +361,8 @@ fn deed(kind: u32, warp: u32, number: u32) -> String {
 
 #[test]
 fn warps_of_random_rounds_are_the_same() {
-    for seed in 0..48 {
+    // In the last three, turns behind a barrier are short and end within a run of instructions.
+    for seed in (0..48).chain([1370, 1515, 1701]) {
         let mut numbers = StdRng::seed_from_u64(seed);
         let deeds = numbers.random_range(1..5);
         let mut next =

@@ -190,8 +190,7 @@ impl<'a> Engine<'a> {
                 }
             };
             let Some(left) = entered else {
-                // The next piece may be too long for the rest of a short turn.
-                if spent >= quantum || entrance.is_short && spent >= quantum / 2 {
+                if spent >= quantum {
                     break Went::Turn;
                 }
                 let Some(done) = self.step(common, warp, pc) else { break Went::Rest };
