@@ -6,7 +6,7 @@ mod machine;
 mod pieces;
 
 use machine::kernel;
-use pieces::{Launched, same};
+use pieces::{ENDLESS, Launched, same, seen};
 
 /// Floats of every kind. The least normal number times the last number below one is rounded up to it again.
 const FLOATS: [u32; 16] = [
@@ -141,4 +141,21 @@ fn floats_that_are_no_numbers_are_the_same() {
         load(2)
     ));
     same(Launched { text: &text, name: "k", grid: 1, block: [64, 1], waits: false, quantum: 512 });
+}
+
+#[test]
+fn the_one_lane_of_a_row_that_is_no_number_is_the_canonical_one() {
+    // Lane n of block n stores infinity less infinity, and each other lane 0.
+    let text = kernel(
+        ".reg .b32 %n; .reg .f32 %a; .reg .pred %p;
+         mov.u32 %n, %laneid; setp.eq.u32 %p, %n, %b; selp.f32 %a, 0f7F800000, 0f3F800000, %p;
+         sub.f32 %a, %a, %a; st.global.f32 [%mine], %a; ret;",
+    );
+    let launched =
+        Launched { text: &text, name: "k", grid: 32, block: [32, 1], waits: false, quantum: 512 };
+    same(launched);
+    let rows = &seen(launched, ENDLESS, true).words[..32 * 32];
+    for (at, &word) in rows.iter().enumerate() {
+        assert_eq!(word, if at / 32 == at % 32 { 0x7fff_ffff } else { 0 }, "{at}");
+    }
 }
