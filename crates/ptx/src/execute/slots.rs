@@ -42,9 +42,9 @@ impl Resident {
 #[derive(Debug)]
 #[expect(clippy::vec_box, reason = "a block leaves this list for the other one, and comes back")]
 pub(super) struct Slots {
-    /// All blocks, and how many of them have become resident so far.
     blocks: u64,
-    started: u64,
+    /// The blocks of a cluster, 1 without clusters.
+    each: u32,
     /// How many are resident at first. The first step fills them: a launch that only repeats one before
     /// makes no step.
     to_fill: u32,
@@ -67,7 +67,7 @@ impl Slots {
     ) -> Self {
         Self {
             blocks,
-            started: 0,
+            each: shape.cluster_size(),
             to_fill: slots,
             order: Order::new(blocks / u64::from(shape.cluster_size()), seed),
             shared,
@@ -83,7 +83,7 @@ impl Slots {
 
     /// How many blocks have become resident so far.
     pub(super) fn started(&self) -> u64 {
-        self.started
+        self.order.taken * u64::from(self.each)
     }
 
     /// How many blocks are resident.
@@ -118,39 +118,31 @@ impl Slots {
     /// The first blocks of the grid become resident.
     pub(super) fn fill(&mut self, shape: &Shape) {
         // Hardware gives each multiprocessor one block, and then each a second one.
-        let (each, slots) = (shape.cluster_size(), std::mem::take(&mut self.to_fill));
-        if each == 1 {
-            let count = u64::from(slots).min(self.blocks - self.started);
-            let order = &mut self.order;
-            let placed =
-                (0..count as u32).map(|slot| Resident::Placed(Placed::alone(order.take(), slot)));
+        let slots = std::mem::take(&mut self.to_fill);
+        if self.each == 1 {
+            let (count, order) = (u64::from(slots).min(self.order.left()), &mut self.order);
+            let next = (0..count as u32).map(|slot| Placed::alone(order.advance(), slot));
+            let placed = next.map(Resident::Placed);
             self.resident.extend(placed);
-            self.started += count;
-            return;
-        }
-        for first in 0..slots / each {
-            self.make_resident(shape, first * each);
+        } else {
+            (0..slots / self.each).for_each(|nth| self.make_resident(shape, nth * self.each));
         }
     }
 
     /// The next block of the grid, or all blocks of the next cluster, become resident from a slot on.
     fn make_resident(&mut self, shape: &Shape, slot: u32) {
-        if self.started == self.blocks {
+        let Some(index) = self.order.next() else { return };
+        let each = self.each;
+        if each == 1 {
+            self.resident.push(Resident::Placed(Placed::alone(index, slot)));
             return;
         }
-        let each = shape.cluster_size();
-        if each == 1 {
-            self.resident.push(Resident::Placed(Placed::alone(self.order.take(), slot)));
-        } else {
-            let index = self.order.take();
-            let cluster = Arc::new(Cluster::new(slot, each, each * shape.threads));
-            self.resident.extend((0..each).map(|rank| {
-                let (linear, cluster) = (shape.linear(index, rank), Arc::clone(&cluster));
-                let cluster = Some((cluster, rank));
-                Resident::Placed(Placed { linear, slot: slot + rank, cluster })
-            }));
-        }
-        self.started += u64::from(each);
+        let cluster = Arc::new(Cluster::new(slot, each, each * shape.threads));
+        self.resident.extend((0..each).map(|rank| {
+            let (linear, cluster) = (shape.linear(index, rank), Arc::clone(&cluster));
+            let cluster = Some((cluster, rank));
+            Resident::Placed(Placed { linear, slot: slot + rank, cluster })
+        }));
     }
 
     /// A block begins, if it has not. Gives it, and whether its warps have yet to begin.
@@ -191,23 +183,25 @@ impl Slots {
     #[inline(always)]
     pub(super) fn takes_over(&mut self, index: usize, shape: &Shape) -> bool {
         let Some(Resident::Begun(ended)) = self.resident.get(index) else { return false };
-        if shape.cluster_size() > 1 || ended.common.cluster.is_some() {
+        if self.each > 1 || ended.common.cluster.is_some() {
             return false;
         }
-        let (slot, is_new) = (ended.common.slot, self.started < self.blocks);
+        let slot = ended.common.slot;
         let next = match self.resident[index + 1..].last_mut() {
-            None if is_new => Placed::alone(self.order.take(), slot),
-            Some(Resident::Placed(last)) if is_new => {
-                std::mem::replace(last, Placed::alone(self.order.take(), slot))
-            }
-            Some(Resident::Placed(last)) => {
-                let last = std::mem::take(last);
-                self.resident.pop();
-                last
-            }
-            _ => return false,
+            None => match self.order.next() {
+                Some(linear) => Placed::alone(linear, slot),
+                None => return false,
+            },
+            Some(Resident::Begun(_)) => return false,
+            Some(Resident::Placed(last)) => match self.order.next() {
+                Some(linear) => std::mem::replace(last, Placed::alone(linear, slot)),
+                None => {
+                    let last = std::mem::take(last);
+                    self.resident.pop();
+                    last
+                }
+            },
         };
-        self.started += u64::from(is_new);
         if let Some(Resident::Begun(block)) = self.resident.get_mut(index) {
             block.begin(next, shape, self.shared);
         }
@@ -219,7 +213,7 @@ impl Slots {
         let is_last = index + 1 == self.resident.len();
         // The last block of a cluster alone makes room for others.
         let frees = || self.get(index).is_some_and(|block| block.common.cluster.is_none());
-        !is_last || self.started < self.blocks && frees()
+        !is_last || self.order.left() > 0 && frees()
     }
 
     /// A block has ended. The last resident one takes its index, and the next of the grid its slot.
@@ -236,32 +230,46 @@ impl Slots {
 /// The order in which blocks become resident, or clusters: ascending without a seed, else one that the seed gives.
 #[derive(Debug)]
 struct Order {
+    /// How many there are, and how many were taken.
     count: u64,
+    taken: u64,
     next: u64,
     step: u64,
 }
 
 impl Order {
     fn new(count: u64, seed: u64) -> Self {
-        let count = count.max(1);
-        if seed == 0 {
-            return Self { count, next: 0, step: 1 % count };
+        if seed == 0 || count == 0 {
+            return Self { count, taken: 0, next: 0, step: 1 };
         }
         // A step without a common divisor visits each once.
         let mut step = (seed % count) | 1;
         while greatest_common_divisor(step, count) != 1 {
             step += 2;
         }
-        Self { count, next: (seed >> 32) % count, step: step % count }
+        Self { count, taken: 0, next: (seed >> 32) % count, step: step % count }
     }
 
-    /// The index of the next one.
+    fn left(&self) -> u64 {
+        self.count - self.taken
+    }
+
+    /// Takes the next one. There is one left.
     #[inline(always)]
-    fn take(&mut self) -> u64 {
-        let taken = self.next;
-        let next = taken + self.step;
-        self.next = if next < self.count { next } else { next - self.count };
-        taken
+    fn advance(&mut self) -> u64 {
+        self.taken += 1;
+        let next = self.next + self.step;
+        let next = if next < self.count { next } else { next - self.count };
+        std::mem::replace(&mut self.next, next)
+    }
+}
+
+impl Iterator for Order {
+    type Item = u64;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<u64> {
+        (self.left() > 0).then(|| self.advance())
     }
 }
 
@@ -274,8 +282,7 @@ mod tests {
     use super::*;
 
     fn order(count: u64, seed: u64) -> Vec<u64> {
-        let mut order = Order::new(count, seed);
-        (0..count).map(|_| order.take()).collect()
+        Order::new(count, seed).collect()
     }
 
     #[test]

@@ -69,12 +69,10 @@ impl Emit<'_> {
         let Some(raw) = raw.collect::<Option<Vec<Value>>>() else { return row };
         let Ok(raw) = <[Value; GROUPS]>::try_from(raw) else { return row };
         let floats = raw.map(|value| self.cast(types::F32X4, value));
-        let mut any = None;
-        for pair in floats.chunks_exact(2) {
-            let either = self.build.ins().fcmp(FloatCC::Unordered, pair[0], pair[1]);
-            any = Some(any.map_or(either, |before| self.build.ins().bor(before, either)));
-        }
-        let Some(any) = any else { return row };
+        let [a, b, c, d] = [0, 2, 4, 6]
+            .map(|at| self.build.ins().fcmp(FloatCC::Unordered, floats[at], floats[at + 1]));
+        let (low, high) = (self.build.ins().bor(a, b), self.build.ins().bor(c, d));
+        let any = self.build.ins().bor(low, high);
         let row = self.usually(any, raw, |emit| raw.map(|value| emit.with_canonical(value)));
         row.map(Four::Word).to_vec()
     }
