@@ -1,7 +1,8 @@
 //! Places for registers: those that never live together share one.
 //!
-//! PTX names a new register for almost every result. Liveness is computed over basic blocks; each
-//! register then lives from its first to its last position, and a linear scan hands out places.
+//! PTX names a new register for almost every result, and most are read in the basic block that writes
+//! them. Liveness over blocks is computed for the others; each register then lives from its first to
+//! its last position, and a linear scan hands out places.
 
 use super::file::File;
 use super::op::{Draft, Slot};
@@ -22,11 +23,12 @@ pub(crate) fn allocate(drafts: &mut [Draft], tables: &[Vec<u32>], counts: Files)
         File::ConstantWord | File::ConstantDouble => None,
     };
     let blocks = blocks(drafts, tables);
-    if blocks.len().saturating_mul(total) > MOST_BITS {
+    let crossing = Crossing::of(drafts, &blocks, total, number);
+    if blocks.len().saturating_mul(crossing.registers.len()) > MOST_BITS {
         return counts;
     }
-    let live = liveness(drafts, tables, &blocks, total, number);
-    let intervals = intervals(drafts, &blocks, &live, total, number);
+    let live = liveness(drafts, tables, &blocks, &crossing, number);
+    let intervals = intervals(drafts, &blocks, (&live, &crossing), total, number);
     let mut places = vec![0; total];
     let mut used = [0; 3];
     for file in 0..3 {
@@ -72,6 +74,47 @@ fn followers(drafts: &[Draft], tables: &[Vec<u32>], blocks: &[usize], block: usi
     next
 }
 
+/// The registers that an instruction reads: its result too where a guard leaves other lanes as they
+/// were.
+fn reads(draft: &Draft) -> impl Iterator<Item = &Slot> {
+    let guard = draft.guard.iter().map(|(slot, _)| slot);
+    let partial = draft.guard.is_some();
+    draft.s.iter().chain(guard).chain(draft.d.iter().filter(move |_| partial))
+}
+
+/// The registers that a block reads before it writes them. Only those live across blocks.
+struct Crossing {
+    registers: Vec<u32>,
+    /// By register, its index among them.
+    index: Vec<Option<u32>>,
+}
+
+impl Crossing {
+    fn of(
+        drafts: &[Draft],
+        blocks: &[usize],
+        total: usize,
+        number: impl Fn(Slot) -> Option<usize>,
+    ) -> Self {
+        let mut crossing = Self { registers: Vec::new(), index: vec![None; total] };
+        let mut written = vec![usize::MAX; total];
+        for block in 0..blocks.len() - 1 {
+            for draft in &drafts[blocks[block]..blocks[block + 1]] {
+                for register in reads(draft).filter_map(|&slot| number(slot)) {
+                    if written[register] != block && crossing.index[register].is_none() {
+                        crossing.index[register] = Some(crossing.registers.len() as u32);
+                        crossing.registers.push(register as u32);
+                    }
+                }
+                for register in draft.d.iter().filter_map(|&slot| number(slot)) {
+                    written[register] = block;
+                }
+            }
+        }
+        crossing
+    }
+}
+
 /// The registers that live at the start and at the end of each block, as bits.
 struct Live {
     words: usize,
@@ -83,26 +126,23 @@ fn liveness(
     drafts: &[Draft],
     tables: &[Vec<u32>],
     blocks: &[usize],
-    total: usize,
+    crossing: &Crossing,
     number: impl Fn(Slot) -> Option<usize>,
 ) -> Live {
-    let words = total.div_ceil(64);
+    let index = |slot: &Slot| Some(crossing.index[number(*slot)?]? as usize);
+    let words = crossing.registers.len().div_ceil(64);
     let count = blocks.len() - 1;
     let mut live = Live { words, start: vec![0; words * count], end: vec![0; words * count] };
     let mut kill = vec![0_u64; words * count];
     for block in 0..count {
         let row = block * words;
         for draft in &drafts[blocks[block]..blocks[block + 1]] {
-            // A guarded result leaves other lanes as they were: it uses the old value.
-            let partial = draft.guard.is_some();
-            let guard = draft.guard.iter().map(|(slot, _)| slot);
-            let uses = draft.s.iter().chain(guard).chain(draft.d.iter().filter(|_| partial));
-            for register in uses.filter_map(|&slot| number(slot)) {
+            for register in reads(draft).filter_map(index) {
                 if kill[row + register / 64] >> (register % 64) & 1 == 0 {
                     live.start[row + register / 64] |= 1 << (register % 64);
                 }
             }
-            for register in draft.d.iter().filter_map(|&slot| number(slot)) {
+            for register in draft.d.iter().filter_map(index) {
                 kill[row + register / 64] |= 1 << (register % 64);
             }
         }
@@ -144,7 +184,7 @@ fn liveness(
 fn intervals(
     drafts: &[Draft],
     blocks: &[usize],
-    live: &Live,
+    (live, crossing): (&Live, &Crossing),
     total: usize,
     number: impl Fn(Slot) -> Option<usize>,
 ) -> Vec<(u32, u32)> {
@@ -163,7 +203,8 @@ fn intervals(
             ] {
                 let mut bits = bits;
                 while bits != 0 {
-                    touch(word * 64 + bits.trailing_zeros() as usize, position);
+                    let index = word * 64 + bits.trailing_zeros() as usize;
+                    touch(crossing.registers[index] as usize, position);
                     bits &= bits - 1;
                 }
             }

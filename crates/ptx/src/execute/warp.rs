@@ -138,9 +138,9 @@ impl Bytes {
     pub(super) fn begin(&mut self, bytes: usize) {
         let count = bytes.div_ceil(16);
         if self.0.len() != count {
-            self.0.resize(count, 0);
-        }
-        if count > 0 {
+            // New memory takes none of the host's before the kernel uses it.
+            self.0 = vec![0; count];
+        } else if count > 0 {
             self.0.fill(0);
         }
     }
@@ -183,10 +183,10 @@ pub(super) struct Warp {
 #[inline(always)]
 fn empty<T: Copy>(file: &mut Vec<T>, count: usize, first: usize, none: T) {
     if file.len() != count {
+        file.clear();
         file.resize(count, none);
-    }
-    // Not of no register: a call that writes nothing where no page is takes longest of all.
-    if count > first {
+    } else if count > first {
+        // Not of no register: a call that writes nothing where no page is takes longest of all.
         file[first..].fill(none);
     }
 }
