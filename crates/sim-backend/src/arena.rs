@@ -94,6 +94,11 @@ impl Arena {
         self.segments.grow(zone, wanted, needed)
     }
 
+    /// Prepares for dense writes of an allocation of device memory.
+    pub(crate) fn expect_dense(&mut self, address: u64, bytes: u64) {
+        self.segments.prefer_huge_pages_at(address, bytes);
+    }
+
     /// Whether a range touches a segment.
     pub(crate) fn reserves(&self, address: u64, bytes: u64) -> bool {
         self.segments.reserves(address, bytes)

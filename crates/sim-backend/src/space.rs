@@ -158,6 +158,9 @@ impl Space {
             _ => (Zone::Pinned, &mut self.pinned),
         };
         let start = take_plain(slots, arena, zone, bytes)?;
+        if zone == Zone::Device {
+            arena.expect_dense(start, bytes);
+        }
         Some(self.enter(start, bytes, kind))
     }
 

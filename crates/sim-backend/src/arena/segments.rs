@@ -18,7 +18,7 @@ use pagewise_hal::BLOCK_BYTES;
 
 use super::spare::SPARE;
 use crate::floor::at_or_before;
-use crate::host_faults::double_map::DoubleMap;
+use crate::host_faults::double_map::{Accessed, DoubleMap};
 use crate::host_faults::gate::Gate;
 
 /// A kind of memory that has addresses of its own.
@@ -65,6 +65,8 @@ pub(super) struct Segments {
     is_unused: bool,
     /// The first addresses of managed memory that were reserved.
     first_managed: Option<u64>,
+    /// Huge pages may back device memory below.
+    huge_until: u64,
 }
 
 impl Segments {
@@ -79,6 +81,8 @@ impl Segments {
     /// memory that a sparse program wastes.
     #[cfg(target_os = "linux")]
     const HUGE_PAGES_BYTES: u64 = 512 << 20;
+    /// Likewise of device memory, which kernels mostly fill.
+    const HUGE_DEVICE_BYTES: u64 = 2 << 30;
 
     pub(super) fn behind(gate: Option<Arc<Gate>>) -> Self {
         let mut segments = Self::default();
@@ -119,7 +123,9 @@ impl Segments {
 
     fn reserve(&mut self, zone: Zone, bytes: u64) -> io::Result<Range<u64>> {
         if let Some(gate) = &self.gate {
-            let map = DoubleMap::new(gate, bytes, Self::ALIGNMENT)?;
+            // The host never accesses a device's memory.
+            let accessed = if zone == Zone::Device { Accessed::ByEngine } else { Accessed::ByBoth };
+            let map = DoubleMap::new(gate, bytes, Self::ALIGNMENT, accessed)?;
             let view = map.view();
             self.by_address.insert(view.start, Segment { zone, map: Map::Double(map), bytes });
             return Ok(view);
@@ -152,6 +158,34 @@ impl Segments {
             // Without huge pages everything works, only slower.
             let _ = map.advise_range(memmap2::Advice::HugePage, offset, length);
         }
+    }
+
+    /// Asks for huge pages for the whole blocks of an allocation of device memory, where it lies at
+    /// the start of a segment and none was there before. An allocation of less gets none, because it
+    /// would commit 2 MiB.
+    pub(super) fn prefer_huge_pages_at(&mut self, address: u64, bytes: u64) {
+        if cfg!(miri) || self.is_unused {
+            return;
+        }
+        let Some((base, segment)) = self.holding(address) else { return };
+        let start = address.next_multiple_of(BLOCK_BYTES).max(self.huge_until);
+        let end = (address + bytes).min(base + Self::HUGE_DEVICE_BYTES) / BLOCK_BYTES * BLOCK_BYTES;
+        if start >= end {
+            return;
+        }
+        // Without huge pages everything works, only slower.
+        match &segment.map {
+            Map::Double(map) => map.prefer_huge_pages(&(start..end)),
+            #[cfg(target_os = "linux")]
+            Map::Private(map) => {
+                let offset = (start - map.as_ptr() as u64) as usize;
+                let length = (end - start) as usize;
+                let _ = map.advise_range(memmap2::Advice::HugePage, offset, length);
+            }
+            #[cfg(not(target_os = "linux"))]
+            Map::Private(_) => {}
+        }
+        self.huge_until = end;
     }
 
     fn mapping(&self, bytes: usize) -> io::Result<MmapRaw> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pagewise_hal::PAGE_BYTES;
 
-use super::double_map::DoubleMap;
+use super::double_map::{Accessed, DoubleMap};
 use super::fault::Shown;
 use super::gate::Gate;
 use super::sys;
@@ -88,7 +88,7 @@ fn supported(
 
 /// Does everything that a machine will ask of the gate, on memory of its own.
 fn try_out(gate: &Arc<Gate>) -> io::Result<()> {
-    let map = DoubleMap::new(gate, 2 * PAGE_BYTES, PAGE_BYTES)?;
+    let map = DoubleMap::new(gate, 2 * PAGE_BYTES, PAGE_BYTES, Accessed::ByBoth)?;
     let view = map.view();
     map.populate(&view)?;
     gate.show(&view, Shown::Read)?;

@@ -76,12 +76,18 @@ pub(crate) mod double_map {
     use super::gate::Gate;
     use super::{Arc, Range};
 
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) enum Accessed {
+        ByBoth,
+        ByEngine,
+    }
+
     /// No value: there is no mechanism.
     #[derive(Debug)]
     pub(crate) enum DoubleMap {}
 
     impl DoubleMap {
-        pub(crate) fn new(gate: &Arc<Gate>, _: u64, _: u64) -> io::Result<Self> {
+        pub(crate) fn new(gate: &Arc<Gate>, _: u64, _: u64, _: Accessed) -> io::Result<Self> {
             match **gate {}
         }
 
@@ -98,6 +104,10 @@ pub(crate) mod double_map {
         }
 
         pub(crate) fn reclaim(&self, _: &Range<u64>) -> io::Result<()> {
+            match *self {}
+        }
+
+        pub(crate) fn prefer_huge_pages(&self, _: &Range<u64>) {
             match *self {}
         }
 

@@ -32,27 +32,50 @@ pub(super) fn reserve(bytes: usize) -> io::Result<usize> {
     mapped(unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) })
 }
 
-/// Maps shared memory wherever there is room, for reading and writing.
-pub(super) fn map(memory: &OwnedFd, bytes: usize) -> io::Result<usize> {
-    let (fd, flags) = (memory.as_raw_fd(), libc::MAP_SHARED | libc::MAP_NORESERVE);
-    // SAFETY: the kernel chooses addresses that are free.
-    mapped(unsafe { libc::mmap(std::ptr::null_mut(), bytes, READ_WRITE, flags, fd, 0) })
+/// The memory behind addresses.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Backing<'a> {
+    /// Shared memory, from an offset on.
+    Shared(BorrowedFd<'a>, u64),
+    /// Memory of its own, all zeros.
+    Private,
 }
 
-/// Maps shared memory at an address, from an offset on.
+impl Backing<'_> {
+    /// The arguments of `mmap` for it: flags, descriptor and offset.
+    fn parts(self) -> io::Result<(c_int, RawFd, libc::off_t)> {
+        match self {
+            Self::Shared(memory, offset) => {
+                let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
+                Ok((libc::MAP_SHARED | libc::MAP_NORESERVE, memory.as_raw_fd(), offset))
+            }
+            Self::Private => {
+                Ok((libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1, 0))
+            }
+        }
+    }
+}
+
+/// Maps memory wherever there is room, for reading and writing.
+pub(super) fn map(backing: Backing<'_>, bytes: usize) -> io::Result<usize> {
+    let (flags, fd, offset) = backing.parts()?;
+    // SAFETY: the kernel chooses addresses that are free.
+    mapped(unsafe { libc::mmap(std::ptr::null_mut(), bytes, READ_WRITE, flags, fd, offset) })
+}
+
+/// Maps memory at an address.
 ///
 /// # Safety
-/// The range is reserved by the caller, and no code uses it.
+/// The range is the caller's, who gives up what it holds, and no code uses it.
 pub(super) unsafe fn map_at(
     address: usize,
-    (memory, offset): (BorrowedFd<'_>, u64),
+    backing: Backing<'_>,
     bytes: usize,
     protection: c_int,
 ) -> io::Result<()> {
-    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    let (flags, fd, offset) = backing.parts()?;
     let place = std::ptr::with_exposed_provenance_mut(address);
-    let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
-    let fd = memory.as_raw_fd();
+    let flags = flags | libc::MAP_FIXED;
     // SAFETY: the caller promised that the range is its own and that no code uses it.
     mapped(unsafe { libc::mmap(place, bytes, protection, flags, fd, offset) }).map(drop)
 }
@@ -95,18 +118,31 @@ pub(super) enum PageAdvice {
     NotInChildren,
     /// Have memory behind each page.
     Populate,
+    /// Have huge pages behind private memory.
+    HugePages,
 }
 
-/// Gives advice about pages of a view, which are shared memory.
+/// Gives advice about pages of a view.
 pub(super) fn advise(pages: &Range<u64>, advice: PageAdvice) -> io::Result<()> {
     let (place, bytes) = place_of(pages);
     let advice = match advice {
         PageAdvice::Forget => libc::MADV_DONTNEED_LOCKED,
         PageAdvice::NotInChildren => libc::MADV_DONTFORK,
         PageAdvice::Populate => libc::MADV_POPULATE_WRITE,
+        PageAdvice::HugePages => libc::MADV_HUGEPAGE,
     };
-    // SAFETY: none of this advice changes the contents of shared memory.
+    // SAFETY: none of this advice changes contents: `Forget` is given about shared memory only.
     checked(unsafe { libc::madvise(place, bytes, advice) }).map(drop)
+}
+
+/// Drops the contents of private memory: it reads as zeros from now on.
+///
+/// # Safety
+/// The range is the caller's, who gives up what it holds.
+pub(super) unsafe fn drop_contents(pages: &Range<u64>) -> io::Result<()> {
+    let (place, bytes) = place_of(pages);
+    // SAFETY: the caller promised that the range is its own and that its contents may go.
+    checked(unsafe { libc::madvise(place, bytes, libc::MADV_DONTNEED) }).map(drop)
 }
 
 fn place_of(pages: &Range<u64>) -> (*mut libc::c_void, usize) {
