@@ -99,6 +99,9 @@ pub enum DeviceWindow {
         /// The first byte. It may be accessed as the window was asked for, until the code's `run`
         /// returns.
         at: *mut u8,
+        /// Whether the code alone accesses them: the memory is a device's, and other processes have no
+        /// part in it.
+        is_alone: bool,
     },
     /// The device does not map the page: an access is a fault, and waits.
     Missing,
@@ -146,8 +149,9 @@ impl DeviceMemory<'_> {
             if !self.sim.reaches_all(self.by, &allocation, byte, writes) {
                 return DeviceWindow::Refused;
             }
-            let window = self.here(address, whole);
-            self.note(&allocation, window, access);
+            let is_alone = self.is_own(&allocation);
+            let window = self.here(address, whole, is_alone);
+            self.note(window, is_alone, access);
             return window;
         }
         let page = address / PAGE_BYTES;
@@ -169,7 +173,7 @@ impl DeviceMemory<'_> {
                     self.contents.borrow_mut().before_write(&self.sim.arena, span);
                 }
                 let bytes = |page: u64| page.saturating_mul(PAGE_BYTES);
-                self.here(address, bytes(pages.start)..bytes(pages.end))
+                self.here(address, bytes(pages.start)..bytes(pages.end), false)
             }
         }
     }
@@ -203,16 +207,20 @@ impl DeviceMemory<'_> {
     }
 
     /// Notes memory that is not managed and that the code reaches from now on.
-    fn note(&self, allocation: &Allocation, window: DeviceWindow, access: FaultAccess) {
+    fn note(&self, window: DeviceWindow, is_own: bool, access: FaultAccess) {
         let DeviceWindow::Here { start, bytes, .. } = window else { return };
         let Accessed { reached, .. } = &mut *self.accessed.borrow_mut();
-        let is_shared = self.sim.sharing.memory.contains_key(&allocation.start);
-        match allocation.kind {
-            MemoryKind::Device(_) if !is_shared => {
-                reached.note(start..start.saturating_add(bytes), access);
-            }
-            _ => reached.note_other(),
+        if is_own {
+            reached.note(start..start.saturating_add(bytes), access);
+        } else {
+            reached.note_other();
         }
+    }
+
+    /// Whether an allocation is memory of a device that no other process shares.
+    fn is_own(&self, allocation: &Allocation) -> bool {
+        matches!(allocation.kind, MemoryKind::Device(_))
+            && !self.sim.sharing.memory.contains_key(&allocation.start)
     }
 
     /// The live allocation at an address, or one that shares its granule: devices map whole ones.
@@ -226,7 +234,7 @@ impl DeviceMemory<'_> {
         near.filter(|allocation| granules(allocation).contains(&address)).copied().next()
     }
 
-    fn here(&self, address: u64, window: Range<u64>) -> DeviceWindow {
+    fn here(&self, address: u64, window: Range<u64>, is_alone: bool) -> DeviceWindow {
         let arena = &self.sim.arena;
         let bytes = |from: u64| arena.window(from, window.end.saturating_sub(from));
         // Bytes before the address may be elsewhere.
@@ -237,7 +245,7 @@ impl DeviceMemory<'_> {
             .filter(reaches)
             .or_else(|| bytes(address).map(|(at, bytes)| (address, at, bytes)));
         match found {
-            Some((start, at, bytes)) => DeviceWindow::Here { start, bytes, at },
+            Some((start, at, bytes)) => DeviceWindow::Here { start, bytes, at, is_alone },
             None => DeviceWindow::Refused,
         }
     }

@@ -86,6 +86,8 @@ pub(super) struct Region {
     pub(super) apart: usize,
     /// Whether the figures of a run count its bytes.
     pub(super) is_counted: bool,
+    /// Whether no other thread of the process accesses its bytes.
+    pub(super) is_alone: bool,
 }
 
 impl Reach<'_> {
@@ -104,9 +106,21 @@ impl Reach<'_> {
         addresses: &[u64; WIDTH],
         wanted: Wanted,
     ) -> Result<Pointers, Blocked> {
-        if let Some(pointers) = self.together(common, warp, &fragment.frame, addresses, wanted) {
-            return Ok(pointers);
+        match self.together(common, warp, &fragment.frame, addresses, wanted) {
+            Some((pointers, _)) => Ok(pointers),
+            None => self.one_by_one(common, warp, fragment, addresses, wanted),
         }
+    }
+
+    /// Finds the places of all active lanes, of each by itself.
+    pub(super) fn one_by_one(
+        &mut self,
+        common: &mut Common,
+        warp: &mut Warp,
+        fragment: &Fragment,
+        addresses: &[u64; WIDTH],
+        wanted: Wanted,
+    ) -> Result<Pointers, Blocked> {
         let mut pointers = [std::ptr::null_mut(); WIDTH];
         for _ in 0..RETRIES {
             let generation = self.memory.generation();
@@ -141,15 +155,16 @@ impl Reach<'_> {
         Err(Blocked::Memory)
     }
 
-    /// The places of all active lanes, if one region has them all. Those of other lanes are of no use.
-    fn together(
+    /// The places of all active lanes, if one region has them all, and whether no other thread of the
+    /// process accesses them. Those of other lanes are of no use.
+    pub(super) fn together(
         &mut self,
         common: &mut Common,
         warp: &mut Warp,
         frame: &Frame,
         addresses: &[u64; WIDTH],
         wanted: Wanted,
-    ) -> Option<Pointers> {
+    ) -> Option<(Pointers, bool)> {
         let first = wanted.mask.trailing_zeros() as usize % WIDTH;
         let region = self.region(common, warp, frame, addresses[first], wanted)?;
         let last = u64::from(region.bytes.checked_sub(wanted.bytes)?);
@@ -168,7 +183,7 @@ impl Reach<'_> {
         if region.is_counted {
             self.count(wanted, wanted.mask.count_ones().into());
         }
-        Some(pointers)
+        Some((pointers, region.is_alone))
     }
 
     /// The memory around an address, if the warp is known to reach it.
@@ -200,12 +215,13 @@ impl Reach<'_> {
                     host,
                     apart: 0,
                     is_counted: true,
+                    is_alone: window.is_alone(),
                 });
             }
             _ => return None,
         };
         let start = address.wrapping_sub(offset);
-        Some(Region { start, bytes, host, apart, is_counted: false })
+        Some(Region { start, bytes, host, apart, is_counted: false, is_alone: true })
     }
 
     /// Where bytes that follow one another are, of all lanes from the first one's address on, if the

@@ -35,14 +35,19 @@ impl Engine<'_> {
         }
         let bytes = atomic.operand.bytes();
         let wanted = Wanted { place: atomic.place, bytes, kind: Kind::Atomic, mask };
-        let pointers = self.reach.places(common, warp, fragment, &addresses, wanted)?;
+        let together = self.reach.together(common, warp, &fragment.frame, &addresses, wanted);
+        let (pointers, is_alone) = match together {
+            Some(found) => found,
+            None => (self.reach.one_by_one(common, warp, fragment, &addresses, wanted)?, false),
+        };
         let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
         let first = values(&lanes, op.s[1], bytes);
         let swap = atomic.modify == Modify::CompareAndSwap;
         let second = if swap { values(&lanes, op.s[2], bytes) } else { [0; WIDTH] };
         // SAFETY: `places` gave the pointers for these bytes, aligned to their size, to write.
         let old = unsafe {
-            ByLane { pointers: &pointers, first: &first, second: &second, mask }.apply(atomic)
+            ByLane { pointers: &pointers, first: &first, second: &second, mask, is_alone }
+                .apply(atomic)
         };
         if atomic.result && bytes == 8 {
             lanes.set_double(op.d[0], &old);

@@ -28,6 +28,7 @@ pub struct Window {
     start: u64,
     bytes: u64,
     host: *mut u8,
+    is_alone: bool,
 }
 
 impl Window {
@@ -42,7 +43,24 @@ impl Window {
     /// during a step.
     #[must_use]
     pub const unsafe fn new(start: u64, bytes: u64, host: *mut u8) -> Self {
-        Self { start, bytes, host }
+        Self { start, bytes, host, is_alone: false }
+    }
+
+    /// The window with bytes that the run alone accesses: atomics need no atomic access of this process
+    /// then, which takes several times as long.
+    ///
+    /// # Safety
+    /// For as long as the window holds, no other thread or process accesses the bytes while a step runs.
+    #[must_use]
+    pub const unsafe fn alone(self) -> Self {
+        Self { is_alone: true, ..self }
+    }
+
+    /// Whether the run [alone](Self::alone) accesses the bytes.
+    #[inline]
+    #[must_use]
+    pub const fn is_alone(&self) -> bool {
+        self.is_alone
     }
 
     /// The first device address.

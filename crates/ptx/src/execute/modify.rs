@@ -13,6 +13,9 @@ pub(super) struct ByLane<'a> {
     pub(super) first: &'a [u64; WIDTH],
     pub(super) second: &'a [u64; WIDTH],
     pub(super) mask: u32,
+    /// Whether only the thread that runs the grid reaches the places, so that two steps are one for all
+    /// others.
+    pub(super) is_alone: bool,
 }
 
 /// Carries out an atomic by code for just it, if it is one of these.
@@ -20,9 +23,14 @@ macro_rules! by_kind {
     ($lanes:expr, $atomic:expr; $($modify:ident $operand:ident),* $(,)?) => {
         match ($atomic.modify, $atomic.operand) {
             $((Modify::$modify, Operand::$operand) => {
-                $lanes.each((Modify::$modify, Operand::$operand), $atomic)
+                let kind = (Modify::$modify, Operand::$operand);
+                if $lanes.is_alone {
+                    $lanes.each::<true>(kind, $atomic)
+                } else {
+                    $lanes.each::<false>(kind, $atomic)
+                }
             })*
-            kind => $lanes.each(kind, $atomic),
+            kind => $lanes.each_of(kind, $atomic),
         }
     };
 }
@@ -42,8 +50,9 @@ impl ByLane<'_> {
             }
             by_kind!(self, atomic;
                 Add B32, Add S32, Add B64, Add F32, Add F64,
-                Min B32, Min S32, Max B32, Max S32, And B32, Or B32,
-                Exchange B32, CompareAndSwap B32, CompareAndSwap B64,
+                Min B32, Min S32, Max B32, Max S32, And B32, Or B32, Xor B32,
+                Min B64, Min S64, Max B64, Max S64, And B64, Or B64, Xor B64,
+                Exchange B32, Exchange B64, CompareAndSwap B32, CompareAndSwap B64,
             )
         }
     }
@@ -65,10 +74,25 @@ impl ByLane<'_> {
             sums[lane] = sum;
             sum = sum.wrapping_add(self.first[lane]);
         }
-        let of = (atomic.operand.bytes(), atomic.place.is_shared());
+        let of = (atomic.operand.bytes(), self.is_alone);
         // SAFETY: the caller promises the same for each lane's pointer.
         let before = unsafe { add(of, place, sum) };
         sums.map(|sum| before.wrapping_add(sum))
+    }
+
+    /// The kinds that are rare.
+    ///
+    /// # Safety
+    /// As for [`ByLane::apply`].
+    unsafe fn each_of(&self, kind: (Modify, Operand), atomic: Atomic) -> [u64; WIDTH] {
+        // SAFETY: the caller promises valid pointers for all lanes, as these want.
+        unsafe {
+            if self.is_alone {
+                self.each::<true>(kind, atomic)
+            } else {
+                self.each::<false>(kind, atomic)
+            }
+        }
     }
 
     /// The kind is that of the atomic. It comes by itself, so that code for one kind has it as a constant.
@@ -76,9 +100,13 @@ impl ByLane<'_> {
     /// # Safety
     /// As for [`ByLane::apply`].
     #[inline(always)]
-    unsafe fn each(&self, kind: (Modify, Operand), atomic: Atomic) -> [u64; WIDTH] {
+    unsafe fn each<const ALONE: bool>(
+        &self,
+        kind: (Modify, Operand),
+        atomic: Atomic,
+    ) -> [u64; WIDTH] {
         let (modify, operand) = kind;
-        let (is_sum, is_shared) = (is_integer_sum(modify, operand), atomic.place.is_shared());
+        let is_sum = is_integer_sum(modify, operand);
         let mut old = [0; WIDTH];
         for lane in active(self.mask) {
             let (pointer, value) = (self.pointers[lane], self.first[lane]);
@@ -86,8 +114,8 @@ impl ByLane<'_> {
             // SAFETY: the caller promises the same for each lane's pointer.
             old[lane] = unsafe {
                 if is_sum {
-                    add((operand.bytes(), is_shared), pointer, value)
-                } else if is_shared {
+                    add((operand.bytes(), ALONE), pointer, value)
+                } else if ALONE {
                     replace(pointer, operand.bytes() as u8, next)
                 } else {
                     update(pointer, operand.bytes(), next)
@@ -98,17 +126,17 @@ impl ByLane<'_> {
     }
 }
 
-/// Adds to an integer of so many bytes, in shared memory or not, in one step, and gives the old one: the
-/// most frequent atomic, which machines have.
+/// Adds to an integer of so many bytes, which the thread reaches alone or not, in one step, and gives the
+/// old one: the most frequent atomic, which machines have.
 ///
 /// # Safety
 /// As for [`update`], of four or eight bytes.
 #[inline(always)]
-unsafe fn add((bytes, is_shared): (u32, bool), pointer: *mut u8, value: u64) -> u64 {
+unsafe fn add((bytes, is_alone): (u32, bool), pointer: *mut u8, value: u64) -> u64 {
     // SAFETY: the caller promises a pointer for as many bytes; other threads of the process use atomics
     // on these bytes, too.
     unsafe {
-        if is_shared {
+        if is_alone {
             replace(pointer, bytes as u8, |old| old.wrapping_add(value))
         } else if bytes == 4 {
             let place = AtomicU32::from_ptr(pointer.cast());
@@ -126,8 +154,7 @@ fn is_integer_sum(modify: Modify, operand: Operand) -> bool {
     modify == Modify::Add && matches!(operand, B32 | B64 | S32 | S64)
 }
 
-/// Replaces bytes of shared memory, and gives the old ones. Only the thread that runs the grid reaches
-/// them, so two steps are one for all others.
+/// Replaces bytes that only the thread that runs the grid reaches, and gives the old ones.
 ///
 /// # Safety
 /// As for [`update`].

@@ -66,7 +66,7 @@ impl Engine<'_> {
         let host = common.in_cluster(start.checked_sub(window)?, 0).ok()?;
         let bytes = common.shared_bytes;
         // Addresses count from the block's first byte on, so that those of 32 bits find it, too.
-        let region = Region { start: 0, bytes, host, apart: 0, is_counted: false };
+        let region = Region { start: 0, bytes, host, apart: 0, is_counted: false, is_alone: true };
         let op = Op { imm: op.imm.wrapping_sub(start), ..op.clone() };
         Some((region, op))
     }

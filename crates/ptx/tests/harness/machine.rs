@@ -90,7 +90,7 @@ impl Memory for Flat {
             return Ok(unsafe { Window::new(start + offset, bytes, at) });
         }
         // SAFETY: the words stay where they are while the kernel runs, and nothing else uses them.
-        Ok(unsafe { Window::new(start, length, all) })
+        Ok(unsafe { Window::new(start, length, all).alone() })
     }
 
     fn generation(&self) -> u64 {

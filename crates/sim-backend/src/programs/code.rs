@@ -208,10 +208,13 @@ const fn access(kind: Kind) -> FaultAccess {
 impl Memory for View<'_> {
     fn window(&mut self, address: u64, _: u32, kind: Kind) -> Result<Window, Stop> {
         match self.memory.window(address, access(kind)) {
-            DeviceWindow::Here { start, bytes, at } => {
+            DeviceWindow::Here { start, bytes, at, is_alone } => {
                 // SAFETY: the simulator's window holds until `run` returns. After that the
                 // generation is another one. The simulator's memory has no Rust references.
-                Ok(unsafe { Window::new(start, bytes, at) })
+                let window = unsafe { Window::new(start, bytes, at) };
+                // SAFETY: the machine is locked while the code runs, and the host does not access a
+                // device's memory.
+                Ok(if is_alone { unsafe { window.alone() } } else { window })
             }
             DeviceWindow::Missing => Err(Stop::Wait),
             DeviceWindow::Refused => Err(Stop::Refused(self.memory.nearest(address))),
