@@ -229,3 +229,31 @@ fn accesses_of_a_warp_that_is_halted_no_longer_wait() {
         }
     }
 }
+
+/// Registers of each file that only threads of odd blocks write, and all read.
+#[test]
+fn registers_that_a_warp_did_not_write_are_zero_and_not_those_of_a_warp_before() {
+    let count = 40;
+    let [mut written, mut read] = [String::new(), String::new()];
+    for at in 0..count {
+        written += &format!(
+            "@%odd add.u32 %w{at}, %t, {at}; @%odd add.u64 %x{at}, %off, {at};
+             @%odd setp.ne.u32 %p{at}, %b, 0;\n"
+        );
+        read += &format!(
+            "add.u32 %s, %s, %w{at}; cvt.u32.u64 %n, %x{at}; add.u32 %s, %s, %n;
+             selp.u32 %n, 1, 0, %p{at}; add.u32 %s, %s, %n;\n"
+        );
+    }
+    let text = kernel(&format!(
+        ".reg .b32 %w<{count}>, %s, %n; .reg .b64 %x<{count}>; .reg .pred %odd, %p<{count}>;
+         and.b32 %n, %b, 1; setp.ne.u32 %odd, %n, 0; mov.u32 %s, 0;
+         {written} {read} mul.wide.u32 %off, %b, 4; add.u64 %mine, %out, %off;
+         st.global.b32 [%mine], %s; ret;"
+    ));
+    let launched =
+        Launched { text: &text, name: "k", grid: 6000, block: [32, 1], waits: false, quantum: 512 };
+    same_in_steps(launched, 1 << 20);
+    let words = seen(launched, ENDLESS, true).words;
+    assert!((0..6000).all(|block| (words[block] != 0) == (block % 2 == 1)), "{:?}", &words[..40]);
+}

@@ -211,7 +211,7 @@ impl Block {
         &mut self,
         program: &Program,
         shape: &Shape,
-        (ended, old): (usize, Old),
+        (ended, old): (usize, Old<'_>),
     ) {
         let warps = shape.threads.div_ceil(32);
         self.warps.resize_with(warps as usize, Warp::default);

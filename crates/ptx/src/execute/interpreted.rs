@@ -84,7 +84,7 @@ impl<'a> Engine<'a> {
 
     /// Without a compiler it is not known which registers the kernel reads.
     #[inline(always)]
-    pub(super) fn old_registers(&self) -> Old {
+    pub(super) fn old_registers(&self) -> Old<'a> {
         Old::Zero
     }
 }

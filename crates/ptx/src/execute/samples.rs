@@ -7,7 +7,6 @@
 use super::block::Common;
 use super::engine::Engine;
 use super::entrance::{Entrance, Repeated, Whole};
-use super::pieces::Pieces;
 use super::registers::fill_kernel_lines;
 use super::tally::Way;
 use super::turns::Ended;
@@ -71,7 +70,7 @@ impl<'a> Engine<'a> {
         }
         let sample = sample.get_or_insert_with(|| {
             let mut sample = Box::<Warp>::default();
-            sample.begin(self.program, 0, WIDTH as u32, Old::Any);
+            sample.begin(self.program, 0, WIDTH as u32, Old::ANY);
             sample
         });
         if !whole.is_ready {
@@ -143,12 +142,12 @@ impl<'a> Engine<'a> {
     /// Whether warps of the kernel can begin without what a warp has when it begins.
     fn may_begin_so(&self, whole: &Whole<'_>) -> bool {
         let may_run = !whole.found.piece.is_retired();
-        may_run && self.program.functions[0].frame == 0 && self.old_registers() == Old::Any
+        may_run && self.program.functions[0].frame == 0 && self.old_registers() == Old::ANY
     }
 
     /// The values that registers need when a warp begins.
-    pub(super) fn old_registers(&self) -> Old {
-        let reads_none = |pieces: &Pieces<'_>| pieces.compiled.reads_nothing_old();
-        if self.pieces.as_ref().is_some_and(reads_none) { Old::Any } else { Old::Zero }
+    pub(super) fn old_registers(&self) -> Old<'a> {
+        let read = self.pieces.as_ref().and_then(|pieces| pieces.compiled.read_at_start());
+        read.map_or(Old::Zero, Old::ZeroIn)
     }
 }

@@ -6,7 +6,7 @@
 //! way to them now and then, so that a lane which spins on a lock never starves its owner.
 
 use super::cluster::Arrivals;
-use crate::code::{Lines, MOST_LINES, Program, WIDTH, is_constant};
+use crate::code::{File, Lines, MOST_LINES, Program, Register, WIDTH, is_constant};
 
 /// Weights of loop ends and of atomics, after which a looping fragment gives way.
 const PATIENCE: u32 = 4096;
@@ -193,26 +193,35 @@ fn empty<T: Copy>(file: &mut Vec<T>, count: usize, first: usize, none: T) {
 
 /// The values of registers when a warp begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Old {
-    /// Zero: the kernel may read a register before it writes it.
+pub(super) enum Old<'a> {
+    /// All are zero: it is not known which the kernel reads before it writes them.
     Zero,
-    /// Any, such as those of a warp before: the kernel never reads them.
-    Any,
+    /// Those that the kernel may read before it writes them are zero. The others may be those of a warp
+    /// before.
+    ZeroIn(&'a [Register]),
+}
+
+impl Old<'_> {
+    /// The kernel writes each register before it reads it.
+    pub(super) const ANY: Self = Self::ZeroIn(&[]);
 }
 
 impl Warp {
     /// Begins a kernel with `lanes` threads.
-    pub(super) fn begin(&mut self, program: &Program, index: u32, lanes: u32, old: Old) {
+    pub(super) fn begin(&mut self, program: &Program, index: u32, lanes: u32, old: Old<'_>) {
         let kernel = &program.functions[0];
         self.index = index;
         let (words, doubles) = (kernel.files.words as usize, kernel.files.doubles as usize);
         self.lines.begin(words, doubles);
         // The lanes of registers that hold lines are written when they are needed.
-        let (lines, first) =
-            if old == Old::Any { (usize::MAX, usize::MAX) } else { (MOST_LINES, 0) };
+        let (lines, first, zeros) = match old {
+            Old::Zero => (MOST_LINES, 0, &[][..]),
+            Old::ZeroIn(zeros) => (usize::MAX, usize::MAX, zeros),
+        };
         empty(&mut self.words, words, lines, [0; WIDTH]);
         empty(&mut self.doubles, doubles, lines, [0; WIDTH]);
         empty(&mut self.predicates, kernel.files.predicates as usize, first, 0);
+        zeros.iter().for_each(|register| self.clear_lanes(*register));
         self.live = if lanes >= 32 { u32::MAX } else { (1 << lanes) - 1 };
         self.begin_local(kernel.frame);
         (self.clock, self.turns) = (0, 0);
@@ -221,6 +230,17 @@ impl Warp {
         let mut first = self.spare.pop().unwrap_or_default();
         first.begin(kernel.start, self.live, Frame { top: kernel.frame, ..Frame::default() });
         self.fragments.push(first);
+    }
+
+    /// The lanes of a register are zero.
+    fn clear_lanes(&mut self, Register { file, place }: Register) {
+        let place = usize::from(place);
+        match file {
+            File::Word => self.words[place] = [0; WIDTH],
+            File::Double => self.doubles[place] = [0; WIDTH],
+            File::Predicate => self.predicates[place] = 0,
+            File::ConstantWord | File::ConstantDouble => {}
+        }
     }
 
     /// A fragment in a place.

@@ -17,7 +17,7 @@ use super::live::Live;
 use super::observed::{Observed, Seen};
 use super::state::{Calls, Left, Of, State};
 use super::translate::{Task, Translate};
-use crate::code::{Program, Set};
+use crate::code::{Program, Register, Set};
 
 /// The most pieces that begin at one position.
 const VARIANTS: usize = 6;
@@ -238,10 +238,10 @@ impl Compiled {
         }
     }
 
-    /// Whether the kernel writes each register before it reads it. Only known once there are pieces.
+    /// The registers that the kernel may read before it writes them. Only known once there are pieces.
     #[inline(always)]
-    pub(crate) fn reads_nothing_old(&self) -> bool {
-        self.live.get().is_some_and(Live::is_empty_at_start)
+    pub(crate) fn read_at_start(&self) -> Option<&[Register]> {
+        self.live.get()?.at_start()
     }
 
     /// Notes that a warp is at a position for which no piece fits, and makes one after so many times.

@@ -17,8 +17,8 @@ pub(crate) struct Live {
     each: usize,
     /// Empty if all registers count as live.
     sets: Vec<u64>,
-    /// Whether no register is live at the start of the kernel.
-    is_empty_at_start: bool,
+    /// The registers that are live at the start of the kernel; `None` if all count so.
+    at_start: Option<Vec<Register>>,
 }
 
 impl Live {
@@ -29,7 +29,7 @@ impl Live {
         let predicates = doubles + kernel.files.doubles as usize;
         let each = (predicates + kernel.files.predicates as usize).div_ceil(64);
         let sets = Vec::new();
-        let mut live = Self { doubles, predicates, each, sets, is_empty_at_start: false };
+        let mut live = Self { doubles, predicates, each, sets, at_start: None };
         if (end + 1).saturating_mul(each).saturating_mul(64) > MOST_BITS {
             return live;
         }
@@ -39,15 +39,14 @@ impl Live {
         if !settles {
             live.sets.clear();
         }
-        let at_start = live.set(kernel.start);
-        live.is_empty_at_start = at_start.is_some_and(|set| set.iter().all(|bits| *bits == 0));
+        live.at_start = live.set(kernel.start).map(|set| live.registers(set));
         live
     }
 
-    /// Whether the kernel writes each register before it reads it.
+    /// The registers that the kernel may read before it writes them, if they are known.
     #[inline(always)]
-    pub(super) fn is_empty_at_start(&self) -> bool {
-        self.is_empty_at_start
+    pub(super) fn at_start(&self) -> Option<&[Register]> {
+        self.at_start.as_deref()
     }
 
     fn set(&self, position: u32) -> Option<&[u64]> {
@@ -58,6 +57,20 @@ impl Live {
     pub(super) fn holds(&self, position: u32, register: Register) -> bool {
         let Some(set) = self.set(position) else { return true };
         self.bit(register).is_none_or(|bit| set[bit / 64] >> (bit % 64) & 1 != 0)
+    }
+
+    /// The registers of a set.
+    fn registers(&self, set: &[u64]) -> Vec<Register> {
+        let bits = (0..64 * set.len()).filter(|bit| set[bit / 64] >> (bit % 64) & 1 != 0);
+        let register = |bit: usize| {
+            let (file, first) = match bit {
+                _ if bit >= self.predicates => (File::Predicate, self.predicates),
+                _ if bit >= self.doubles => (File::Double, self.doubles),
+                _ => (File::Word, 0),
+            };
+            Register { file, place: (bit - first) as u16 }
+        };
+        bits.map(register).collect()
     }
 
     fn bit(&self, register: Register) -> Option<usize> {
