@@ -99,8 +99,8 @@ pub enum DeviceWindow {
         /// The first byte. It may be accessed as the window was asked for, until the code's `run`
         /// returns.
         at: *mut u8,
-        /// Whether the code alone accesses them: the memory is a device's, and other processes have no
-        /// part in it.
+        /// Whether the code alone accesses them: the memory is a device's, no other process has a part
+        /// in it, and no code outside of the machine got its address.
         is_alone: bool,
     },
     /// The device does not map the page: an access is a fault, and waits.
@@ -149,9 +149,10 @@ impl DeviceMemory<'_> {
             if !self.sim.reaches_all(self.by, &allocation, byte, writes) {
                 return DeviceWindow::Refused;
             }
-            let is_alone = self.is_own(&allocation);
+            let is_own = self.is_own(&allocation);
+            let is_alone = is_own && !self.sim.repeats.is_exposed();
             let window = self.here(address, whole, is_alone);
-            self.note(window, is_alone, access);
+            self.note(window, is_own, access);
             return window;
         }
         let page = address / PAGE_BYTES;

@@ -127,6 +127,11 @@ impl Repeats {
         self.is_exposed = true;
     }
 
+    /// Whether code outside of the machine may write memory of `cuMemAlloc`.
+    pub(crate) fn is_exposed(&self) -> bool {
+        self.is_exposed
+    }
+
     /// The nanoseconds of a launch's code, if the launch need not be executed.
     pub(crate) fn time_of(&mut self, launch: &LaunchIdentity) -> Option<u64> {
         let found = self.launches.iter().find(|one| one.launch == *launch)?;

@@ -1,8 +1,8 @@
 //! Address space of a machine, reserved piece by piece, and the pointers by which it is accessed.
 //!
 //! Segments are private mappings. A process that forks gets a copy of each, so parent and child
-//! have a machine of their own. Behind a gate (`host_faults`) they are shared memory in two views, of
-//! which a child has neither. Memory that was exported to other processes, or imported, is in files
+//! have a machine of their own. Behind a gate (`host_faults`) they have two views, the program's and the
+//! engine's, of which a child has neither. Memory that was exported to other processes, or imported, is in files
 //! of its own (`shared_memory`), which take the place of parts of a segment; a child shares it as
 //! other processes do. Nothing is unmapped before the machine goes, and buffers keep it.
 //!

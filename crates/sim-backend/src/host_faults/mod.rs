@@ -1,6 +1,7 @@
 //! Host faults for real: memory that the host does not map is not accessible to the program.
 //!
-//! Each segment of the arena is shared memory that is mapped twice. The *program's view* has the
+//! Each segment of the arena has two views, of memory that both share; of a device's memory, which the
+//! host never accesses, the engine's is private. The *program's view* has the
 //! addresses that calls hand out, and its pages are accessible as far as the engine maps them for
 //! the host. The *engine's view* is always accessible, and only the simulator knows it. An access of
 //! the program to another page takes a genuine fault, and the kernel reports it here.

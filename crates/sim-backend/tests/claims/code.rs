@@ -2,7 +2,7 @@
 
 use pagewise_hal::{
     Backend, BackendExt, DeviceAccess, DeviceId, DevicePtr, DeviceTouch, FaultAccess, HostAccess,
-    HostTouch, MemoryEvent, PAGE_BYTES, Span, StreamHandle,
+    HostAddresses, HostAllocFlags, HostTouch, MemoryEvent, PAGE_BYTES, Span, StreamHandle,
 };
 use pagewise_sim::{
     CodeState, DeviceCode, DeviceMemory, DeviceWait, DeviceWindow, SimBackend, SimConfig,
@@ -253,4 +253,50 @@ fn code_needs_a_device_and_contents() {
     let skipped = SimConfig::h200().contents(pagewise_sim::MemoryContents::Skipped);
     let machine = SimBackend::new(skipped).expect("address space");
     assert_eq!(code(run(&machine, DEVICE, &mut nothing)), 801);
+}
+
+/// Code that asks for windows and accesses nothing.
+struct Asks {
+    places: Vec<DevicePtr>,
+    alone: Vec<Option<bool>>,
+}
+
+impl DeviceCode for Asks {
+    fn run(&mut self, memory: &DeviceMemory<'_>) -> CodeState {
+        let window = |place: &DevicePtr| memory.window(place.0, FaultAccess::Atomic);
+        self.alone = self
+            .places
+            .iter()
+            .map(|place| match window(place) {
+                DeviceWindow::Here { is_alone, .. } => Some(is_alone),
+                _ => None,
+            })
+            .collect();
+        CodeState::Ended { ran_ns: 0 }
+    }
+
+    fn waiting(&self) -> Vec<DeviceWait> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn code_is_alone_with_memory_of_a_device_whose_address_nobody_else_has() {
+    let sim = sim();
+    let own = sim.alloc_device(DEVICE, MIB).expect("memory");
+    let exported = sim.alloc_device(DEVICE, MIB).expect("memory");
+    let pinned = sim.alloc_pinned(MIB, HostAllocFlags::default()).expect("memory");
+    let managed = sim.alloc(MIB).expect("memory");
+    run(&sim, &mut Loop::new(managed, PAGE_BYTES, (1, 32), FaultAccess::Write));
+    sim.ipc_mem_handle(exported).expect("a handle");
+    let asked = || {
+        let places = vec![own, exported, pinned, managed.ptr];
+        let mut code = Asks { places, alone: Vec::new() };
+        // SAFETY: the code accesses nothing.
+        unsafe { sim.run_code(DEVICE, 1, &mut code, StreamHandle::NULL) }.expect("a live machine");
+        code.alone
+    };
+    assert_eq!(asked(), [Some(true), Some(false), Some(false), Some(false)]);
+    sim.kernel_address(own);
+    assert_eq!(asked()[0], Some(false));
 }
