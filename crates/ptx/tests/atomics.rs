@@ -11,30 +11,23 @@ const BYTES: u64 = 1024;
 
 /// A kernel in which the lanes take turns at four places.
 fn kernel(form: &str, width: usize) -> String {
-    let register = if form.contains("f64") || form.contains("f32") { "%f" } else { "%r" };
-    let (values, convert) = match form.rsplit('.').next() {
-        Some("f32") => (".f32 %f", "cvt.rn.f32.u32 %f, %t;"),
-        Some("f64") => (".f64 %f", "cvt.rn.f64.u32 %f, %t;"),
-        _ if width == 8 => (".b64 %r", "cvt.u64.u32 %r, %k;"),
-        _ => (".b32 %r", "mov.b32 %r, %k;"),
+    let (values, convert) = match (form.rsplit('.').next(), width) {
+        (Some("f32"), _) => (".f32", "cvt.rn.f32.u32 %v, %t;"),
+        (Some("f64"), _) => (".f64", "cvt.rn.f64.u32 %v, %t;"),
+        (_, 8) => (".b64", "cvt.u64.u32 %v, %k;"),
+        _ => (".b32", "mov.b32 %v, %k;"),
     };
-    let old = if width == 8 { ".b64 %old" } else { ".b32 %old" };
-    let result = match form.rsplit('.').next() {
-        Some("f32") => ".f32 %old",
-        Some("f64") => ".f64 %old",
-        _ => old,
-    };
-    let second = if form.starts_with("cas") { format!(", {register}") } else { String::new() };
+    let second = if form.starts_with("cas") { ", %v" } else { "" };
     let bits = if width == 8 { "b64" } else { "b32" };
     format!(
         ".version 8.0 .target sm_80 .address_size 64
          .visible .entry k(.param .u64 to) {{
-         .reg .b32 %t, %k, %o; .reg .b64 %to, %at, %mine; .reg {values}; .reg {result};
+         .reg .b32 %t, %k, %o; .reg .b64 %to, %at, %mine; .reg {values} %v, %old;
          ld.param.u64 %to, [to]; mov.u32 %t, %laneid; mul.lo.u32 %k, %t, 0x9e3779b1;
          and.b32 %k, %k, 0x8000003f; {convert}
          and.b32 %o, %t, 3; mul.wide.u32 %at, %o, 8; add.s64 %at, %at, %to;
          mul.wide.u32 %mine, %t, 8; add.s64 %mine, %mine, %to;
-         atom.global.{form} %old, [%at], {register}{second};
+         atom.global.{form} %old, [%at], %v{second};
          st.global.{bits} [%mine+256], %old; ret; }}"
     )
 }

@@ -94,9 +94,9 @@ impl Arena {
         self.segments.grow(zone, wanted, needed)
     }
 
-    /// Prepares for dense writes of an allocation of device memory.
-    pub(crate) fn expect_dense(&mut self, address: u64, bytes: u64) {
-        self.segments.prefer_huge_pages_at(address, bytes);
+    /// Asks for huge pages for an allocation of device memory.
+    pub(crate) fn prefer_huge_pages(&mut self, address: u64, bytes: u64) {
+        self.segments.prefer_huge_pages(address, bytes);
     }
 
     /// Whether a range touches a segment.

@@ -159,7 +159,7 @@ impl Space {
         };
         let start = take_plain(slots, arena, zone, bytes)?;
         if zone == Zone::Device {
-            arena.expect_dense(start, bytes);
+            arena.prefer_huge_pages(start, bytes);
         }
         Some(self.enter(start, bytes, kind))
     }

@@ -58,6 +58,14 @@ pub(super) struct Reach<'a> {
 /// Where the bytes of the active lanes are.
 pub(super) type Pointers = [*mut u8; WIDTH];
 
+/// The places that an instruction accesses.
+pub(super) struct Places {
+    /// Those of lanes that are not active are of no use.
+    pub(super) pointers: Pointers,
+    /// Whether it is known that no other thread of the process accesses the bytes.
+    pub(super) is_alone: bool,
+}
+
 /// One access of a fragment.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
@@ -105,22 +113,10 @@ impl Reach<'_> {
         fragment: &Fragment,
         addresses: &[u64; WIDTH],
         wanted: Wanted,
-    ) -> Result<Pointers, Blocked> {
-        match self.together(common, warp, &fragment.frame, addresses, wanted) {
-            Some((pointers, _)) => Ok(pointers),
-            None => self.one_by_one(common, warp, fragment, addresses, wanted),
+    ) -> Result<Places, Blocked> {
+        if let Some(found) = self.together(common, warp, &fragment.frame, addresses, wanted) {
+            return Ok(found);
         }
-    }
-
-    /// Finds the places of all active lanes, of each by itself.
-    pub(super) fn one_by_one(
-        &mut self,
-        common: &mut Common,
-        warp: &mut Warp,
-        fragment: &Fragment,
-        addresses: &[u64; WIDTH],
-        wanted: Wanted,
-    ) -> Result<Pointers, Blocked> {
         let mut pointers = [std::ptr::null_mut(); WIDTH];
         for _ in 0..RETRIES {
             let generation = self.memory.generation();
@@ -145,7 +141,7 @@ impl Reach<'_> {
                 return Err(Blocked::Memory);
             }
             if self.memory.generation() == generation {
-                return Ok(pointers);
+                return Ok(Places { pointers, is_alone: false });
             }
         }
         // The memory moves the bytes of one lane away for those of another: let others run first.
@@ -155,16 +151,15 @@ impl Reach<'_> {
         Err(Blocked::Memory)
     }
 
-    /// The places of all active lanes, if one region has them all, and whether no other thread of the
-    /// process accesses them. Those of other lanes are of no use.
-    pub(super) fn together(
+    /// The places of all active lanes, if one region has them all.
+    fn together(
         &mut self,
         common: &mut Common,
         warp: &mut Warp,
         frame: &Frame,
         addresses: &[u64; WIDTH],
         wanted: Wanted,
-    ) -> Option<(Pointers, bool)> {
+    ) -> Option<Places> {
         let first = wanted.mask.trailing_zeros() as usize % WIDTH;
         let region = self.region(common, warp, frame, addresses[first], wanted)?;
         let last = u64::from(region.bytes.checked_sub(wanted.bytes)?);
@@ -183,7 +178,7 @@ impl Reach<'_> {
         if region.is_counted {
             self.count(wanted, wanted.mask.count_ones().into());
         }
-        Some((pointers, region.is_alone))
+        Some(Places { pointers, is_alone: region.is_alone })
     }
 
     /// The memory around an address, if the warp is known to reach it.

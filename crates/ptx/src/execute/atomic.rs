@@ -1,6 +1,6 @@
 //! Atomics, and asynchronous copies of a few bytes.
 
-use super::access::{Blocked, Wanted, read, write};
+use super::access::{Blocked, Places, Wanted, read, write};
 use super::block::Common;
 use super::engine::Engine;
 use super::memory::Kind;
@@ -35,11 +35,8 @@ impl Engine<'_> {
         }
         let bytes = atomic.operand.bytes();
         let wanted = Wanted { place: atomic.place, bytes, kind: Kind::Atomic, mask };
-        let together = self.reach.together(common, warp, &fragment.frame, &addresses, wanted);
-        let (pointers, is_alone) = match together {
-            Some(found) => found,
-            None => (self.reach.one_by_one(common, warp, fragment, &addresses, wanted)?, false),
-        };
+        let Places { pointers, is_alone } =
+            self.reach.places(common, warp, fragment, &addresses, wanted)?;
         let mut lanes = lanes(self.program, warp, &fragment.frame, mask);
         let first = values(&lanes, op.s[1], bytes);
         let swap = atomic.modify == Modify::CompareAndSwap;
@@ -78,9 +75,9 @@ impl Engine<'_> {
             active(mask).filter(|&lane| sizes[lane] != 0).fold(0, |reads, lane| reads | 1 << lane);
         let size = u32::from(bytes);
         let wanted = Wanted { place: Place::Global, bytes: size, kind: Kind::Read, mask: reads };
-        let sources = self.reach.places(common, warp, fragment, &from, wanted)?;
+        let sources = self.reach.places(common, warp, fragment, &from, wanted)?.pointers;
         let wanted = Wanted { place: Place::Shared, bytes: size, kind: Kind::Write, mask };
-        let targets = self.reach.places(common, warp, fragment, &to, wanted)?;
+        let targets = self.reach.places(common, warp, fragment, &to, wanted)?.pointers;
         for lane in active(mask) {
             if sizes[lane] >= u32::from(bytes) {
                 for word in 0..usize::from(bytes) / 4 {

@@ -131,7 +131,7 @@ impl Engine<'_> {
         if bulk.signals {
             let objects = *registers.double(op.s[3]);
             let wanted = Wanted { place: bulk.to, bytes: 8, kind: Kind::Atomic, mask };
-            told = self.reach.places(common, warp, fragment, &objects, wanted)?;
+            told = self.reach.places(common, warp, fragment, &objects, wanted)?.pointers;
         }
         let written = if bulk.reduce.is_some() { Kind::Atomic } else { Kind::Write };
         let before = *self.reach.stats;

@@ -313,7 +313,7 @@ impl Engine<'_> {
             }
             let wanted = Wanted { mask, ..wanted };
             let places = match self.reach.places(common, warp, fragment, &addresses, wanted) {
-                Ok(places) => places,
+                Ok(places) => places.pointers,
                 Err(Blocked::Memory) => {
                     waits = true;
                     continue;
@@ -346,7 +346,7 @@ impl Engine<'_> {
             lanes(program, warp, frame, mask).addresses(op.source(0), op.imm, tiles.wide);
         let kind = if tiles.store { Kind::Write } else { Kind::Read };
         let wanted = Wanted { place: tiles.place, bytes: 16, kind, mask: rows };
-        let pointers = self.reach.places(common, warp, fragment, &addresses, wanted)?;
+        let pointers = self.reach.places(common, warp, fragment, &addresses, wanted)?.pointers;
         let mut lanes = lanes(program, warp, frame, mask);
         let mut halves = [[0_u16; 8]; WIDTH];
         // The row and the column of a lane's first and second element of a matrix.

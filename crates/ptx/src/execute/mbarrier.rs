@@ -36,7 +36,7 @@ impl Engine<'_> {
             _ => registers.word(op.s[1]).map(u64::from),
         };
         let wanted = Wanted { place, bytes: 8, kind: Kind::Atomic, mask };
-        let pointers = self.reach.places(common, warp, fragment, &addresses, wanted)?;
+        let pointers = self.reach.places(common, warp, fragment, &addresses, wanted)?.pointers;
         let (mut states, mut done) = ([0; WIDTH], 0);
         for lane in active(mask) {
             let next = |old| after(what, old, operand[lane]);

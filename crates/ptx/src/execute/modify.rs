@@ -23,14 +23,9 @@ macro_rules! by_kind {
     ($lanes:expr, $atomic:expr; $($modify:ident $operand:ident),* $(,)?) => {
         match ($atomic.modify, $atomic.operand) {
             $((Modify::$modify, Operand::$operand) => {
-                let kind = (Modify::$modify, Operand::$operand);
-                if $lanes.is_alone {
-                    $lanes.each::<true>(kind, $atomic)
-                } else {
-                    $lanes.each::<false>(kind, $atomic)
-                }
+                $lanes.each((Modify::$modify, Operand::$operand), $atomic)
             })*
-            kind => $lanes.each_of(kind, $atomic),
+            kind => $lanes.each(kind, $atomic),
         }
     };
 }
@@ -80,27 +75,28 @@ impl ByLane<'_> {
         sums.map(|sum| before.wrapping_add(sum))
     }
 
-    /// The kinds that are rare.
-    ///
-    /// # Safety
-    /// As for [`ByLane::apply`].
-    unsafe fn each_of(&self, kind: (Modify, Operand), atomic: Atomic) -> [u64; WIDTH] {
-        // SAFETY: the caller promises valid pointers for all lanes, as these want.
-        unsafe {
-            if self.is_alone {
-                self.each::<true>(kind, atomic)
-            } else {
-                self.each::<false>(kind, atomic)
-            }
-        }
-    }
-
     /// The kind is that of the atomic. It comes by itself, so that code for one kind has it as a constant.
     ///
     /// # Safety
     /// As for [`ByLane::apply`].
     #[inline(always)]
-    unsafe fn each<const ALONE: bool>(
+    unsafe fn each(&self, kind: (Modify, Operand), atomic: Atomic) -> [u64; WIDTH] {
+        // SAFETY: the caller promises valid pointers for all lanes, as these want.
+        unsafe {
+            if self.is_alone {
+                self.each_where::<true>(kind, atomic)
+            } else {
+                self.each_where::<false>(kind, atomic)
+            }
+        }
+    }
+
+    /// [`each`](Self::each), where the thread is alone or not.
+    ///
+    /// # Safety
+    /// As for [`ByLane::apply`].
+    #[inline(always)]
+    unsafe fn each_where<const ALONE: bool>(
         &self,
         kind: (Modify, Operand),
         atomic: Atomic,

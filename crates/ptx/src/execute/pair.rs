@@ -22,7 +22,7 @@ impl Engine<'_> {
         let registers = lanes(self.program, warp, &fragment.frame, mask);
         let addresses = registers.addresses(op.s[0], op.imm, atomic.wide);
         let wanted = Wanted { place: atomic.place, bytes: 16, kind: Kind::Atomic, mask };
-        let pointers = self.reach.places(common, warp, fragment, &addresses, wanted)?;
+        let pointers = self.reach.places(common, warp, fragment, &addresses, wanted)?.pointers;
         let mut registers = lanes(self.program, warp, &fragment.frame, mask);
         let pairs = |index: usize| {
             let (low, high) =

@@ -32,10 +32,10 @@ impl Lane<'_, '_, '_> {
             kind: Kind::Read,
             mask: 1 << self.lane,
         };
-        let pointers =
-            self.engine.reach.places(self.common, self.warp, self.fragment, &addresses, wanted)?;
+        let reach = &mut self.engine.reach;
+        let places = reach.places(self.common, self.warp, self.fragment, &addresses, wanted)?;
         // SAFETY: `places` gave the pointer for these bytes.
-        Ok(unsafe { read(pointers[self.lane], bytes) })
+        Ok(unsafe { read(places.pointers[self.lane], bytes) })
     }
 
     fn text(&mut self, address: u64) -> Result<Vec<u8>, Blocked> {

@@ -385,6 +385,6 @@ impl Engine<'_> {
         let wanted = Wanted::of(access, kind, mask);
         let registers = lanes(self.program, warp, &fragment.frame, mask);
         let addresses = registers.addresses(op.s[0], op.imm, access.wide);
-        self.reach.places(common, warp, fragment, &addresses, wanted)
+        Ok(self.reach.places(common, warp, fragment, &addresses, wanted)?.pointers)
     }
 }

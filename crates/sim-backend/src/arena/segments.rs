@@ -79,7 +79,6 @@ impl Segments {
     const BYTES_LIMITED: u64 = 1 << 30;
     /// The bytes of managed memory, from its start, that huge pages may back. The limit bounds the
     /// memory that a sparse program wastes.
-    #[cfg(target_os = "linux")]
     const HUGE_PAGES_BYTES: u64 = 512 << 20;
     /// Likewise of device memory, which kernels mostly fill.
     const HUGE_DEVICE_BYTES: u64 = 2 << 30;
@@ -100,7 +99,7 @@ impl Segments {
     /// From now on calls or the program may write the memory.
     pub(super) fn begin_use(&mut self) {
         if std::mem::take(&mut self.is_unused) {
-            self.prefer_huge_pages();
+            self.prefer_huge_managed_pages();
         }
     }
 
@@ -138,7 +137,7 @@ impl Segments {
         self.by_address.insert(base, segment);
         if zone == Zone::Managed && self.first_managed.is_none() {
             self.first_managed = Some(base);
-            self.prefer_huge_pages();
+            self.prefer_huge_managed_pages();
         }
         Ok(base..base + bytes)
     }
@@ -146,46 +145,43 @@ impl Segments {
     /// Asks for huge pages for the first addresses of managed memory, once it is used: a dense touch
     /// of 2 MiB then costs the host one page fault instead of 512. Other addresses get none, because
     /// a sparse touch would commit 2 MiB.
-    fn prefer_huge_pages(&self) {
-        #[cfg(target_os = "linux")]
-        if !cfg!(miri)
-            && !self.is_unused
+    fn prefer_huge_managed_pages(&self) {
+        if !self.is_unused
             && let Some(base) = self.first_managed
-            && let Segment { map: Map::Private(map), bytes, .. } = self.segment(base, 1)
         {
-            let offset = (base - map.as_ptr() as u64) as usize;
-            let length = (*bytes).min(Self::HUGE_PAGES_BYTES) as usize;
-            // Without huge pages everything works, only slower.
-            let _ = map.advise_range(memmap2::Advice::HugePage, offset, length);
+            let bytes = self.segment(base, 1).bytes.min(Self::HUGE_PAGES_BYTES);
+            self.advise_huge_pages(&(base..base + bytes));
         }
     }
 
-    /// Asks for huge pages for the whole blocks of an allocation of device memory, where it lies at
-    /// the start of a segment and none was there before. An allocation of less gets none, because it
-    /// would commit 2 MiB.
-    pub(super) fn prefer_huge_pages_at(&mut self, address: u64, bytes: u64) {
-        if cfg!(miri) || self.is_unused {
-            return;
-        }
-        let Some((base, segment)) = self.holding(address) else { return };
+    /// Asks for huge pages for the whole blocks of an allocation of device memory, near the start of its
+    /// segment. Smaller allocations get none.
+    pub(super) fn prefer_huge_pages(&mut self, address: u64, bytes: u64) {
+        let Some((base, _)) = self.holding(address) else { return };
         let start = address.next_multiple_of(BLOCK_BYTES).max(self.huge_until);
         let end = (address + bytes).min(base + Self::HUGE_DEVICE_BYTES) / BLOCK_BYTES * BLOCK_BYTES;
-        if start >= end {
+        if start < end && !self.is_unused {
+            self.advise_huge_pages(&(start..end));
+            self.huge_until = end;
+        }
+    }
+
+    /// Asks for huge pages for addresses of a segment. Without them everything works, only slower.
+    fn advise_huge_pages(&self, addresses: &Range<u64>) {
+        if cfg!(miri) {
             return;
         }
-        // Without huge pages everything works, only slower.
-        match &segment.map {
-            Map::Double(map) => map.prefer_huge_pages(&(start..end)),
+        match &self.segment(addresses.start, 1).map {
+            Map::Double(map) => map.prefer_huge_pages(addresses),
             #[cfg(target_os = "linux")]
             Map::Private(map) => {
-                let offset = (start - map.as_ptr() as u64) as usize;
-                let length = (end - start) as usize;
+                let offset = (addresses.start - map.as_ptr() as u64) as usize;
+                let length = (addresses.end - addresses.start) as usize;
                 let _ = map.advise_range(memmap2::Advice::HugePage, offset, length);
             }
             #[cfg(not(target_os = "linux"))]
             Map::Private(_) => {}
         }
-        self.huge_until = end;
     }
 
     fn mapping(&self, bytes: usize) -> io::Result<MmapRaw> {

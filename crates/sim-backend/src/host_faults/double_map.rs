@@ -64,7 +64,7 @@ impl DoubleMap {
         };
         // SAFETY: the range lies in the reservation that was just made, which no code uses.
         unsafe { sys::map_at(program, map.own(0), length, gate.protection_at_first())? };
-        map.engine = sys::map(map.engines(0), length)?;
+        map.engine = sys::map(map.engines(0), length, sys::READ_WRITE)?;
         for view in [map.view(), map.engine_view()] {
             sys::advise(&view, PageAdvice::NotInChildren)?;
         }

@@ -25,13 +25,6 @@ pub(super) fn shared_memory(bytes: u64) -> io::Result<OwnedFd> {
     Ok(memory)
 }
 
-/// Reserves addresses, which are not accessible.
-pub(super) fn reserve(bytes: usize) -> io::Result<usize> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: the kernel chooses addresses that are free.
-    mapped(unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) })
-}
-
 /// The memory behind addresses.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Backing<'a> {
@@ -56,11 +49,16 @@ impl Backing<'_> {
     }
 }
 
-/// Maps memory wherever there is room, for reading and writing.
-pub(super) fn map(backing: Backing<'_>, bytes: usize) -> io::Result<usize> {
+/// Reserves addresses, which are not accessible.
+pub(super) fn reserve(bytes: usize) -> io::Result<usize> {
+    map(Backing::Private, bytes, libc::PROT_NONE)
+}
+
+/// Maps memory wherever there is room.
+pub(super) fn map(backing: Backing<'_>, bytes: usize, protection: c_int) -> io::Result<usize> {
     let (flags, fd, offset) = backing.parts()?;
     // SAFETY: the kernel chooses addresses that are free.
-    mapped(unsafe { libc::mmap(std::ptr::null_mut(), bytes, READ_WRITE, flags, fd, offset) })
+    mapped(unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, fd, offset) })
 }
 
 /// Maps memory at an address.
