@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use super::block::Block;
 use super::groups::Groups;
-use super::mask::{PAGES, PageMask};
+use super::mask::{PAGES, PageMask, SIXTEENS};
 use super::params::PagingParams;
 use super::presence::Presence;
 use super::processor::ProcId;
@@ -103,27 +103,6 @@ impl Tree {
     }
 }
 
-/// The [node](Tree::node) over a page of a full block, where no node is cut short. `all` pages count,
-/// and `count` says how many of them are in a node, by its start and its size.
-fn node_of_full_block(
-    page: usize,
-    threshold: usize,
-    all: usize,
-    count: impl Fn(usize, usize) -> usize,
-) -> Range<usize> {
-    // Begin with the largest node that all that counts could fill.
-    let most = (all * 100).checked_div(threshold);
-    let mut size = most.map_or(PAGES, |most| PAGES.min(1 << most.max(1).ilog2()));
-    while size > 0 {
-        let start = page & !(size - 1);
-        if count(start, size) * 100 > size * threshold {
-            return start..start + size;
-        }
-        size /= 2;
-    }
-    page..page
-}
-
 /// The pages to bring along when `faulted` go to `destination`; none of them is in `faulted`.
 pub(super) fn pages_to_prefetch(
     (params, groups, policy): (&PagingParams, &Groups, Policy),
@@ -147,9 +126,10 @@ pub(super) fn pages_to_prefetch(
     } else if params.prefetch_gated_by_preferred && preferred.is_some() && !at_home {
         PageMask::EMPTY
     } else {
-        match only.filter(|_| block.is_full_size() && block.thrashing().is_none()) {
-            Some(page) => PageMask::range(dense_node(params, block, page, destination)),
-            None => dense_nodes(params, block, faulted, destination),
+        match (only, block.is_full_size() && block.thrashing().is_none()) {
+            (Some(page), true) => PageMask::range(dense_node(params, block, page, destination)),
+            (None, true) => dense_big_pages(params, block, &faulted, destination),
+            _ => dense_nodes(params, block, faulted, destination),
         }
     };
     candidate = candidate.minus(faulted);
@@ -215,6 +195,40 @@ fn dense_node(
     page..page
 }
 
+/// The union of the nodes that faulted pages reach, in a full block in which no page thrashes: all of
+/// a page's 64 KiB page counts.
+fn dense_big_pages(
+    params: &PagingParams,
+    block: &Block,
+    faulted: &PageMask,
+    destination: ProcId,
+) -> PageMask {
+    let threshold = params.prefetch_threshold_percent as usize;
+    let reaches = |count: usize, size: usize| count * 100 > size * threshold;
+    if !reaches(BIG, BIG) {
+        return PageMask::EMPTY;
+    }
+    let none = PageMask::EMPTY;
+    let resident = block.of(destination).map_or(&none, Presence::held);
+    let before = resident.counts_before_sixteens(faulted);
+    let count = |start: usize, size: usize| usize::from(before[start + size] - before[start]);
+    // Most nodes are larger than all that counts would fill.
+    let mut most = SIXTEENS;
+    while most > 1 && !reaches(count(0, SIXTEENS), most * BIG) {
+        most /= 2;
+    }
+    let (mut left, mut nodes) = (faulted.sixteens(), 0);
+    while left != 0 {
+        let (big, mut size) = (left.trailing_zeros() as usize, most);
+        while !reaches(count(big & !(size - 1), size), size * BIG) {
+            size /= 2;
+        }
+        nodes |= u32::MAX >> (SIXTEENS - size) << (big & !(size - 1));
+        left &= !nodes;
+    }
+    PageMask::of_sixteens(nodes)
+}
+
 /// The union of the nodes that the faulted pages reach.
 fn dense_nodes(
     params: &PagingParams,
@@ -226,15 +240,8 @@ fn dense_nodes(
     let thrashing = block.thrashing_pages();
     let units = tree.units(faulted).minus(tree.units(thrashing));
     let counted = block.resident(destination) | faulted | units;
-    let all = counted.count();
     let threshold = params.prefetch_threshold_percent as usize;
-    let quirk = params.prefetch_unaligned_quirk;
-    let node = |page: usize| match block.is_full_size() {
-        true => node_of_full_block(page, threshold, all, |start, size| {
-            counted.count_aligned(start, size)
-        }),
-        false => tree.node(&counted, page, threshold, quirk),
-    };
+    let node = |page| tree.node(&counted, page, threshold, params.prefetch_unaligned_quirk);
     let mut nodes = PageMask::EMPTY;
     for page in faulted.minus(thrashing).pages() {
         // All pages of a node have that node: no larger one over them is full enough.
@@ -252,6 +259,7 @@ fn dense_nodes(
 #[cfg(test)]
 mod tests {
     use super::super::PagingParams;
+    use super::super::mask::tests::irregular;
     use super::super::range::Policy;
     use super::super::testing::heard_in;
     use super::super::thrash::tests::make_thrashing;
@@ -404,6 +412,22 @@ mod tests {
         // PAGING-107.
         let brought = brought(&GpuProfile::h200().paging, None, [1..12, 8..12, 0..0]);
         assert_eq!(brought, PageMask::range(1..8) | PageMask::range(12..16));
+    }
+
+    #[test]
+    fn big_pages_bring_what_the_nodes_of_all_their_pages_do() {
+        for seed in 0..100 {
+            let [some, few] = [100, 200].map(|more| irregular(seed) & irregular(seed + more));
+            let (resident, faulted) = (some.minus(few), few & irregular(seed + 300));
+            let mut block = Block::new(512, 512);
+            block.add_resident(ProcId(1), resident);
+            for prefetch_threshold_percent in [0, 1, 25, 51, 99, 100] {
+                let params =
+                    PagingParams { prefetch_threshold_percent, ..GpuProfile::h200().paging };
+                let brought = dense_big_pages(&params, &block, &faulted, ProcId(1));
+                assert_eq!(brought, dense_nodes(&params, &block, faulted, ProcId(1)));
+            }
+        }
     }
 
     #[test]
