@@ -1,6 +1,6 @@
 //! The account of one call: its inputs and its time.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use pagewise_hal::Processor;
 
@@ -86,8 +86,23 @@ pub(super) struct Account {
     pub(super) recycled_pages: u64,
     tally: Tally,
     faults: Faults,
-    /// First pages of the blocks in which many threads faulted.
-    visited: BTreeSet<u64>,
+    /// The blocks in which many threads faulted.
+    visited: Visited,
+}
+
+/// A set of blocks, by their numbers: a bit for each of 64 that begin with a multiple of it.
+#[derive(Debug, Clone, Default)]
+struct Visited(BTreeMap<u64, u64>);
+
+impl Visited {
+    /// Adds the block that holds a page. Returns whether it was not there.
+    fn insert(&mut self, page: u64) -> bool {
+        let block = page / pagewise_hal::PAGES_PER_BLOCK;
+        let (bits, bit) = (self.0.entry(block / 64).or_default(), 1 << (block % 64));
+        let is_new = *bits & bit == 0;
+        *bits |= bit;
+        is_new
+    }
 }
 
 impl Account {
@@ -102,8 +117,8 @@ impl Account {
         (self.call, self.refused, self.warmth) = (call, false, warmth);
         self.tally = Tally::default();
         self.faults = Faults::default();
-        if !self.visited.is_empty() {
-            self.visited.clear();
+        if !self.visited.0.is_empty() {
+            self.visited.0.clear();
         }
     }
 
