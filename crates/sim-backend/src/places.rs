@@ -8,7 +8,7 @@
               one for each byte of 2^22 ranges of live memory"
 )]
 
-use pagewise_hal::{PAGE_BYTES, StridedSpan};
+use pagewise_hal::StridedSpan;
 
 /// A range of places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +17,17 @@ struct Run {
     first: u64,
     start: u64,
     stride: u64,
+}
+
+/// Places at equal distances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Strided {
+    /// The address of the first.
+    pub(crate) byte: u64,
+    /// Bytes from one to the next.
+    pub(crate) stride: u64,
+    /// How many there are.
+    pub(crate) count: u64,
 }
 
 /// Places at known addresses, numbered from 0.
@@ -73,19 +84,12 @@ impl Places {
         run.start + (place - run.first) * run.stride
     }
 
-    /// The places from `place` on that lie on the same page of its range, at most so many: the page,
-    /// the addresses of the first and the last, and how many they are.
+    /// The places from `place` on in its range. `place` is below the [`count`](Self::count).
     #[inline]
-    pub(crate) fn on_one_page(&self, place: u64, most: u64) -> (u64, u64, u64, u64) {
+    pub(crate) fn strided_from(&self, place: u64) -> Strided {
         let (run, end) = self.run(place);
         let byte = run.start + (place - run.first) * run.stride;
-        let page = byte / PAGE_BYTES;
-        if run.stride >= PAGE_BYTES {
-            return (page, byte, byte, 1);
-        }
-        let left = (page + 1) * PAGE_BYTES - byte;
-        let places = left.div_ceil(run.stride).min(end - place).min(most);
-        (page, byte, byte + (places - 1) * run.stride, places)
+        Strided { byte, stride: run.stride, count: end - place }
     }
 
     /// The first place from `place` on that is in another range, or in the same range at `byte` or

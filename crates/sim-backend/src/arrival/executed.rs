@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::faults::{FaultBatch, RaisedFault};
 use super::missing::Nearby;
-use super::multiprocessor::{PARTITIONS, TURN, delay_ns, partition_order};
+use super::multiprocessor::{PARTITIONS, TURN, partition_order};
 use super::params::ArrivalParams;
-use super::rounds::{Around, Raises, Rounds, Timing};
+use super::rounds::{Around, Raises, Rounds};
 use super::sectors::Sectors;
 
 /// A page that an access of a warp waits for.
@@ -151,7 +151,6 @@ impl<'a> ExecutedArrival<'a> {
 #[derive(Debug, Clone, Default)]
 struct Multiprocessor {
     waiting: Vec<Waiting>,
-    timing: Timing,
     /// The access that raises its faults now, and how many of them were raised.
     turn: usize,
     raised: u64,
@@ -193,10 +192,6 @@ impl<F: Fn(u64) -> Nearby> Raises<Nearness<F>> for Multiprocessor {
         !self.waiting.is_empty()
     }
 
-    fn timing(&mut self) -> &mut Timing {
-        &mut self.timing
-    }
-
     fn begin(&mut self) {
         (self.turn, self.raised, self.room, self.slots) = (0, 0, None, 0);
         self.sectors.clear();
@@ -210,12 +205,12 @@ impl<F: Fn(u64) -> Nearby> Raises<Nearness<F>> for Multiprocessor {
         self.waiting.first().map(|access| access.fault.page)
     }
 
-    fn next_ns(&self, params: &ArrivalParams, _: &Nearness<F>) -> u64 {
+    fn delay_ns(&self, params: &ArrivalParams, _: &Nearness<F>) -> u64 {
         let begun = self.slots > 0;
         let next = self.waiting.get(self.turn).filter(|_| begun);
         let ahead = next.map_or(0, |next| next.ahead);
         let nth = if begun { self.slot() } else { 0 };
-        self.timing.start_ns.saturating_add(delay_ns(params, 0, nth, ahead))
+        params.delay_ns(0, nth, ahead)
     }
 
     fn raise(&mut self, params: &ArrivalParams, _: &Nearness<F>) -> Option<RaisedFault> {

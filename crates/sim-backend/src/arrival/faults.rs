@@ -79,28 +79,22 @@ impl FaultBatch {
             kept.bits |= if is_same { next.bits } else { 0 };
             is_same
         });
-        if let Some(first_page) = batch.first_from(0) {
+        if let Some(first_page) = batch.in_order().first_page() {
             batch.merged = raised.iter().filter(|fault| fault.page == first_page).count() as u64;
         }
         batch
     }
 
-    /// The first page from this one on.
-    pub(crate) fn first_from(&self, page: u64) -> Option<u64> {
-        let from = self.faulted.partition_point(|pages| pages.first + WORD_PAGES <= page);
-        let mut left = self.faulted[from..].iter().map(|pages| pages.within(&(page..u64::MAX)));
-        let found = left.find(|pages| pages.bits != 0)?;
-        let others = left.take_while(|pages| pages.first == found.first);
-        let bits = others.fold(found.bits, |bits, pages| bits | pages.bits);
-        Some(found.first + u64::from(bits.trailing_zeros()))
+    /// Those of a range of pages, ascending.
+    fn within(&self, pages: Range<u64>) -> impl Iterator<Item = FaultedPages> {
+        let mut from = FaultsFrom { left: &self.faulted, page: 0 };
+        from.pass(pages.start);
+        from.take_before(pages.end)
     }
 
-    /// Those of a range of pages, ascending.
-    pub(crate) fn within(&self, pages: Range<u64>) -> impl Iterator<Item = FaultedPages> {
-        let from = self.faulted.partition_point(|of| of.first + WORD_PAGES <= pages.start);
-        let to = self.faulted.partition_point(|of| of.first < pages.end);
-        let of_range = move |of: &FaultedPages| of.within(&pages);
-        self.faulted[from..to].iter().map(of_range).filter(|of| of.bits != 0)
+    /// All of them, to be taken page by page.
+    pub(crate) fn in_order(&self) -> FaultsFrom<'_> {
+        FaultsFrom { left: &self.faulted, page: 0 }
     }
 
     /// The numbers of the walks that fault on a page.
@@ -151,6 +145,46 @@ impl FaultBatch {
     }
 }
 
+/// The faults of a batch from a page on, ascending.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FaultsFrom<'a> {
+    /// Those behind the page, and those around it.
+    left: &'a [FaultedPages],
+    page: u64,
+}
+
+impl<'a> FaultsFrom<'a> {
+    /// The first page of them.
+    #[inline]
+    pub(crate) fn first_page(&self) -> Option<u64> {
+        let from_here = |pages: &FaultedPages| pages.within(&(self.page..u64::MAX));
+        let mut left = self.left.iter().map(from_here);
+        let found = left.find(|pages| pages.bits != 0)?;
+        let others = left.take_while(|pages| pages.first == found.first);
+        let bits = others.fold(found.bits, |bits, pages| bits | pages.bits);
+        Some(found.first + u64::from(bits.trailing_zeros()))
+    }
+
+    /// Takes those before a page.
+    #[inline]
+    pub(crate) fn take_before(&mut self, end: u64) -> impl Iterator<Item = FaultedPages> + use<'a> {
+        let taken = self.page..end;
+        let count = self.left.iter().take_while(|pages| pages.first < end).count();
+        let of_range = move |pages: &FaultedPages| pages.within(&taken);
+        let faulted = self.left[..count].iter().map(of_range).filter(|pages| pages.bits != 0);
+        self.pass(end);
+        faulted
+    }
+
+    /// Goes on to a page.
+    #[inline]
+    fn pass(&mut self, page: u64) {
+        let is_behind = |pages: &&FaultedPages| pages.first + WORD_PAGES <= page;
+        let behind = self.left.iter().take_while(is_behind).count();
+        (self.left, self.page) = (&self.left[behind..], page);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -191,8 +225,10 @@ mod tests {
             let mut expected = batch.raised();
             expected.retain(|fault| range.contains(&fault.page));
             prop_assert_eq!(within.raised(), expected);
+            let mut rest = batch.in_order();
+            let _ = rest.take_before(start);
             let from = batch.pages().into_iter().find(|page| *page >= start);
-            prop_assert_eq!(batch.first_from(start), from);
+            prop_assert_eq!(rest.first_page(), from);
             let on_start = batch.raised().into_iter().filter(|fault| fault.page == start);
             let walks: Vec<usize> = on_start.map(|fault| fault.walk).collect();
             prop_assert_eq!(batch.walks_on(start).collect::<Vec<_>>(), walks);

@@ -26,6 +26,8 @@ const LARGE_COPY_ACCESS: u64 = 16;
 pub(super) const WARP: u64 = 32;
 /// Scattered ranges in which a search for the next block looks, so that its work is bounded.
 const RANGES_LOOKED_AT: u32 = 64;
+/// Looks of a unit that goes on for a page that is near: most find one. Then it searches afar.
+const LOOKS_NEAR: u32 = 3;
 /// The longest thread block (CUDA programming guide). Longer ones are cut.
 const BLOCK_THREADS_MAX: u64 = 1024;
 
@@ -56,10 +58,25 @@ pub(super) struct Miss {
 
 /// The lanes of a unit that make an access in one iteration, to one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Lanes {
+struct Lanes {
     /// The place of the first of them.
     first: u64,
     count: u64,
+}
+
+/// The accesses that the lanes of a unit make where it stands, page by page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct PageAccesses {
+    lanes: Lanes,
+    part: u64,
+    /// The lane that comes next.
+    pub(super) lane: u64,
+    /// The address of its access, and the lanes from it on that stay in the same range.
+    byte: u64,
+    stride: u64,
+    lanes_in_range: u64,
+    walk: usize,
+    is_write: bool,
 }
 
 /// The accesses of a unit to one page at once.
@@ -191,7 +208,7 @@ impl Grid {
 
     /// The lanes of a unit that make an access where it stands.
     #[inline]
-    pub(super) fn lanes(&self, unit: &Unit, at: Position) -> Option<Lanes> {
+    fn lanes(&self, unit: &Unit, at: Position) -> Option<Lanes> {
         let first = at.iteration.checked_mul(self.threads)?.checked_add(unit.first)?;
         let left = self.part(at.part).places.count().checked_sub(first)?;
         Some(Lanes { first, count: unit.lanes.min(left) }).filter(|_| left > 0)
@@ -199,6 +216,9 @@ impl Grid {
 
     /// The first access of a unit, from `from` on, that faults.
     pub(super) fn seek(&self, unit: &Unit, from: Position, missing: &impl Missing) -> Option<Miss> {
+        if self.parts.len() == 1 {
+            return self.seek_in_part(unit, from, missing); // As for most kernels.
+        }
         let in_part = |part: u64| {
             let (iteration, lane) = match part.cmp(&from.part) {
                 std::cmp::Ordering::Less => (from.iteration + 1, 0),
@@ -207,20 +227,23 @@ impl Grid {
             };
             self.seek_in_part(unit, Position { iteration, part, lane }, missing)
         };
-        match self.parts.len() as u64 {
-            1 => in_part(0), // As for most kernels.
-            parts => (0..parts).filter_map(in_part).min(),
-        }
+        (0..self.parts.len() as u64).filter_map(in_part).min()
     }
 
     fn seek_in_part(&self, unit: &Unit, mut at: Position, missing: &impl Missing) -> Option<Miss> {
         let Part { places, walk, .. } = self.part(at.part);
+        let mut looks = 0;
         loop {
             let Lanes { first, count } = self.lanes(unit, at)?;
             let mut place = first + at.lane;
             while place < first + count {
                 let page = places.address(place) / PAGE;
-                place = match missing.next(*walk, page) {
+                looks += 1;
+                let next = match looks {
+                    0..=LOOKS_NEAR => missing.next_near(*walk, page),
+                    _ => missing.next(*walk, page),
+                };
+                place = match next {
                     Some(next) if next == page => {
                         let at = Position { lane: place - first, ..at };
                         return Some(Miss { at, page, walk: *walk });
@@ -236,20 +259,18 @@ impl Grid {
         }
     }
 
-    /// The page that these lanes of a unit touch where it stands; `None` behind the last of them.
-    #[inline]
-    pub(super) fn page(&self, lanes: &Lanes, at: Position) -> Option<PageAccess> {
-        if at.lane >= lanes.count {
-            return None;
+    /// The accesses of a unit where it stands; none if it has none there.
+    pub(super) fn accesses(&self, unit: &Unit, at: Position) -> PageAccesses {
+        let Part { runs_ahead, walk, .. } = self.part(at.part);
+        PageAccesses {
+            lanes: self.lanes(unit, at).unwrap_or_default(),
+            part: at.part,
+            lane: at.lane,
+            walk: *walk,
+            // Threads go on from writes alone.
+            is_write: *runs_ahead == RunsAhead::Freely,
+            ..PageAccesses::default()
         }
-        let Part { places, runs_ahead, walk } = self.part(at.part);
-        let (page, byte, last, lanes) =
-            places.on_one_page(lanes.first + at.lane, lanes.count - at.lane);
-        // Threads go on from writes alone.
-        let is_write = *runs_ahead == RunsAhead::Freely;
-        let granule = if is_write { LINE } else { READ };
-        let faults = if lanes == 1 { 1 } else { lanes.min(last / granule - byte / granule + 1) };
-        Some(PageAccess { lanes, page, walk: *walk, faults, is_write })
     }
 
     /// The first block from `block` on that may fault.
@@ -267,6 +288,38 @@ impl Grid {
         };
         let rows = (0..iterations).flat_map(|row| self.parts.iter().map(move |part| (row, part)));
         rows.filter_map(candidate).min().filter(|block| *block < self.blocks())
+    }
+}
+
+impl PageAccesses {
+    /// Those to the next page.
+    #[inline]
+    pub(super) fn next(&mut self, grid: &Grid) -> Option<PageAccess> {
+        if self.lanes_in_range == 0 {
+            self.enter_range(grid)?;
+        }
+        let Self { byte, stride, walk, is_write, .. } = *self;
+        let page = byte / PAGE;
+        let (mut lanes, mut faults) = (1, 1);
+        if stride < PAGE {
+            let left = (page + 1) * PAGE - byte;
+            lanes = left.div_ceil(stride).min(self.lanes_in_range);
+            let (last, granule) = (byte + (lanes - 1) * stride, if is_write { LINE } else { READ });
+            faults = lanes.min(last / granule - byte / granule + 1);
+        }
+        self.byte += lanes * stride;
+        self.lanes_in_range -= lanes;
+        self.lane += lanes;
+        Some(PageAccess { lanes, page, walk, faults, is_write })
+    }
+
+    /// Goes on to the range of the next lane, if there is one.
+    fn enter_range(&mut self, grid: &Grid) -> Option<()> {
+        let left = self.lanes.count.checked_sub(self.lane).filter(|left| *left > 0)?;
+        let from = grid.part(self.part).places.strided_from(self.lanes.first + self.lane);
+        (self.byte, self.stride) = (from.byte, from.stride);
+        self.lanes_in_range = left.min(from.count);
+        Some(())
     }
 }
 
@@ -346,7 +399,7 @@ mod tests {
     }
 
     fn access_at(grid: &Grid, unit: &Unit, Miss { at, page, walk }: Miss) -> PageAccess {
-        let access = grid.lanes(unit, at).and_then(|lanes| grid.page(&lanes, at));
+        let access = grid.accesses(unit, at).next(grid);
         let access = access.expect("an access where one faults");
         assert_eq!((access.page, access.walk), (page, walk));
         access

@@ -7,6 +7,12 @@ pub(crate) trait Missing {
     /// The first of them from `page` on, if there is one before the end of the walk's memory.
     fn next(&self, walk: usize, page: u64) -> Option<u64>;
 
+    /// A page from `page` on before which there is none of them, at little cost: the first of them, if it
+    /// is in the same va_block.
+    fn next_near(&self, walk: usize, page: u64) -> Option<u64> {
+        self.next(walk, page)
+    }
+
     /// The mapping of the device nearest to a page.
     fn mapped_near(&self, page: u64) -> Nearby;
 
@@ -22,21 +28,38 @@ pub(crate) trait Missing {
     }
 }
 
-/// Places of the address space, each 2 MiB: a bit for all with the same number modulo 256.
+/// A place of the address space, of 2 MiB: its number modulo 256.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place(u8);
+
+impl Place {
+    /// The place of a page.
+    #[inline]
+    pub(crate) fn of(page: u64) -> Self {
+        Self((page / PAGES_PER_BLOCK) as u8)
+    }
+
+    #[inline]
+    fn bit(self) -> (usize, u64) {
+        ((self.0 / 64) as usize, 1 << (self.0 % 64))
+    }
+}
+
+/// Places of the address space, a bit for each number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Vicinity([u64; 4]);
 
 impl Vicinity {
     pub(crate) const ANYWHERE: Self = Self([u64::MAX; 4]);
 
-    /// Whether a page is in one of these places, or in one with such a number.
+    /// Whether a place is one of these, or has the number of one.
     #[inline]
-    pub(crate) fn holds(&self, page: u64) -> bool {
-        let (word, bit) = Self::bit(page);
+    pub(crate) fn holds(&self, place: Place) -> bool {
+        let (word, bit) = place.bit();
         self.0[word] & bit != 0
     }
 
-    /// Whether a page may be in both.
+    /// Whether a place may be in both.
     #[inline]
     pub(crate) fn meets(&self, other: &Self) -> bool {
         let [a, b, c, d] = self.0;
@@ -44,10 +67,11 @@ impl Vicinity {
         (a & e) | (b & f) | (c & g) | (d & h) != 0
     }
 
+    /// Adds a place.
     #[inline]
-    fn bit(page: u64) -> (usize, u64) {
-        let slot = page / PAGES_PER_BLOCK;
-        ((slot / 64 % 4) as usize, 1 << (slot % 64))
+    pub(crate) fn insert(&mut self, place: Place) {
+        let (word, bit) = place.bit();
+        self.0[word] |= bit;
     }
 }
 
@@ -55,10 +79,7 @@ impl FromIterator<u64> for Vicinity {
     /// Where all of these pages are.
     fn from_iter<I: IntoIterator<Item = u64>>(pages: I) -> Self {
         let mut all = Self::default();
-        for page in pages {
-            let (word, bit) = Self::bit(page);
-            all.0[word] |= bit;
-        }
+        pages.into_iter().for_each(|page| all.insert(Place::of(page)));
         all
     }
 }

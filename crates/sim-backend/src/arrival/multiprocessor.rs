@@ -5,10 +5,10 @@
 )]
 
 use super::faults::RaisedFault;
-use super::grid::{Grid, Lanes, Miss, PageAccess, Position, Unit, WARP};
-use super::missing::{Missing, Nearby, Vicinity};
+use super::grid::{Grid, Miss, PageAccess, PageAccesses, Position, Unit, WARP};
+use super::missing::{Missing, Nearby, Place, Vicinity};
 use super::params::ArrivalParams;
-use super::rounds::{Around, Raises, Timing};
+use super::rounds::{Around, Raises};
 use super::sectors::Sectors;
 
 /// Parts of a multiprocessor with a scheduler each; warps are dealt out to them in turn
@@ -31,23 +31,27 @@ struct Waiting {
     page: u64,
     /// The walk that the access is of.
     walk: usize,
-    /// Whether it got here since the last replay.
-    moved: bool,
+    /// The last replay before it got here, by the multiprocessor's count.
+    moved_after: u64,
     /// Whether it has no more accesses that fault.
     is_through: bool,
 }
 
 impl Waiting {
-    /// Goes on to the next access that faults, if there is one.
+    /// Goes on to the next access that faults, if there is one. Returns whether that is another one.
     #[inline(never)]
-    fn go_on(&mut self, grid: &Grid, missing: &impl Missing) {
+    fn go_on(&mut self, grid: &Grid, missing: &impl Missing, replays: u64) -> bool {
         let Some(Miss { at, page, walk }) = grid.seek(&self.unit, self.at, missing) else {
             self.is_through = true;
-            return;
+            return false;
         };
         let place = |at: Position| (at.iteration, at.part);
-        self.moved = place(at) != place(self.at);
+        let moves = place(at) != place(self.at);
+        if moves {
+            self.moved_after = replays;
+        }
         (self.at, self.page, self.walk) = (at, page, walk);
+        moves
     }
 }
 
@@ -55,12 +59,23 @@ impl Waiting {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Multiprocessor {
     units: Vec<Waiting>,
-    /// Where the pages are that units miss.
+    /// Where the pages are that they miss.
     misses: Vicinity,
-    /// How many units got where they are since the last replay.
+    /// The same in the order of the units.
+    stretches: Vec<Stretch>,
+    /// Replays since it began.
+    replays: u64,
+    /// How many units got where they are since the last one.
     moved: usize,
-    timing: Timing,
     round: RoundFaults,
+}
+
+/// Units in a row that miss pages in the same place.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    place: Place,
+    /// The number of the unit behind them.
+    end: usize,
 }
 
 /// The faults of one round, in order, made as they are asked for.
@@ -92,8 +107,8 @@ struct Turn {
     /// Its number.
     unit: u32,
     at: Position,
-    /// Its lanes that make the access.
-    lanes: Lanes,
+    /// Its accesses there that are still to come.
+    accesses: PageAccesses,
     /// The warp of it that faulted last.
     warp: Option<u64>,
 }
@@ -117,21 +132,21 @@ impl Turn {
 enum Then {
     /// All units from this one on that moved since the last replay, or that did not, and behind those
     /// that did not the others. Rounds seldom get far in it, so it is not written down.
-    Units { from: u32, moved: bool },
+    Units { from: u32, moved: bool, replays: u64 },
     /// These, from this place on.
     Listed { list: Vec<(u32, Position)>, from: usize },
 }
 
 impl Default for Then {
     fn default() -> Self {
-        Self::Units { from: 0, moved: true }
+        Self::Units { from: 0, moved: true, replays: 0 }
     }
 }
 
 impl Queue {
     /// All units: those that stayed where they were fault before those that moved.
-    fn of(units: &[Waiting], moved: usize, grid: &Grid) -> Self {
-        let then = Then::Units { from: 0, moved: moved == units.len() };
+    fn of(units: &[Waiting], (moved, replays): (usize, u64), grid: &Grid) -> Self {
+        let then = Then::Units { from: 0, moved: moved == units.len(), replays };
         let mut queue = Self { first: None, then };
         queue.step(units, grid);
         queue
@@ -145,11 +160,11 @@ impl Queue {
                 *from += 1;
                 next
             }
-            Then::Units { from, moved } => loop {
+            Then::Units { from, moved, replays } => loop {
                 match units.get(*from as usize) {
                     Some(waiting) => {
                         *from += 1;
-                        if waiting.moved == *moved {
+                        if (waiting.moved_after == *replays) == *moved {
                             break Some((*from - 1, waiting.at));
                         }
                     }
@@ -159,8 +174,8 @@ impl Queue {
             },
         };
         self.first = next.map(|(unit, at)| {
-            let lanes = grid.lanes(&units[unit as usize].unit, at).unwrap_or_default();
-            Turn { unit, at, lanes, warp: None }
+            let accesses = grid.accesses(&units[unit as usize].unit, at);
+            Turn { unit, at, accesses, warp: None }
         });
     }
 }
@@ -199,50 +214,62 @@ impl Multiprocessor {
                 self.units.extend(own.filter_map(|unit| {
                     let miss = grid.seek(unit, Position::default(), missing)?;
                     let Miss { at, page, walk } = miss;
-                    let (unit, moved, is_through) = (*unit, true, false);
-                    Some(Waiting { unit, block, at, page, walk, moved, is_through })
+                    let (unit, moved_after, is_through) = (*unit, self.replays, false);
+                    Some(Waiting { unit, block, at, page, walk, moved_after, is_through })
                 }));
             }
         }
         self.moved += self.units.len() - before;
-        self.note_misses();
+        self.note_misses(before);
         self.units.len() > before
     }
 
-    fn note_misses(&mut self) {
-        self.misses = self.units.iter().map(|waiting| waiting.page).collect();
+    /// Notes where the pages are that units from this one on miss.
+    fn note_misses(&mut self, from: usize) {
+        let mut end = from;
+        while let Some(first) = self.units.get(end) {
+            let place = Place::of(first.page);
+            let is_there = |unit: &&Waiting| Place::of(unit.page) == place;
+            end += self.units[end..].iter().take_while(is_there).count();
+            self.misses.insert(place);
+            self.stretches.push(Stretch { place, end });
+        }
     }
 
     /// Lets units go on to their next access that faults. Returns whether one did.
+    #[inline]
     pub(super) fn run(&mut self, grid: &Grid, missing: &impl Missing) -> bool {
+        (self.moved, self.replays) = (0, self.replays + 1);
+        missing.came().meets(&self.misses) && self.run_those_that_may(grid, missing)
+    }
+
+    fn run_those_that_may(&mut self, grid: &Grid, missing: &impl Missing) -> bool {
         let came = missing.came();
-        if !came.meets(&self.misses) {
-            if std::mem::take(&mut self.moved) > 0 {
-                self.units.iter_mut().for_each(|waiting| waiting.moved = false);
-            }
-            return false;
-        }
-        let (mut progress, mut any_through) = (false, false);
-        for waiting in &mut self.units {
-            waiting.moved = false;
-            if came.holds(waiting.page) && !missing.contains(waiting.walk, waiting.page) {
-                progress = true;
-                waiting.go_on(grid, missing);
-                any_through |= waiting.is_through;
+        let (mut progress, mut any_through, mut start) = (false, false, 0);
+        for &Stretch { place, end } in &self.stretches {
+            let units = &mut self.units[start..end];
+            start = end;
+            for waiting in units.iter_mut().filter(|_| came.holds(place)) {
+                if !missing.contains(waiting.walk, waiting.page) {
+                    progress = true;
+                    self.moved += usize::from(waiting.go_on(grid, missing, self.replays));
+                    any_through |= waiting.is_through;
+                }
             }
         }
         if any_through {
             self.units.retain(|waiting| !waiting.is_through);
         }
-        self.moved = self.units.iter().filter(|waiting| waiting.moved).count();
         if progress {
-            self.note_misses();
+            self.misses = Vicinity::default();
+            self.stretches.clear();
+            self.note_misses(0);
         }
         progress
     }
 
     fn queue(&mut self, grid: &Grid) {
-        self.round.queue = Queue::of(&self.units, self.moved, grid);
+        self.round.queue = Queue::of(&self.units, (self.moved, self.replays), grid);
         self.round.ahead.clear();
         self.round.sectors.clear();
         self.round.ahead_by = 0;
@@ -280,18 +307,18 @@ impl Multiprocessor {
                 round.ahead_by += 1;
                 continue;
             };
-            if let Some(access) = grid.page(&turn.lanes, turn.at) {
-                let from_lane = turn.at.lane;
-                turn.at.lane += access.lanes;
+            let from_lane = turn.accesses.lane;
+            if let Some(access) = turn.accesses.next(grid) {
                 if missing.contains(access.walk, access.page) {
                     return Some(turn.misses(from_lane, &access));
                 }
                 continue;
             }
             let waiting = &self.units[turn.unit as usize];
-            if grid.may_run_ahead(turn.at)
-                && let Some(Miss { at: next, .. }) = grid.seek(&waiting.unit, turn.at, missing)
-                && grid.runs_ahead(turn.at, next)
+            let at = Position { lane: from_lane, ..turn.at };
+            if grid.may_run_ahead(at)
+                && let Some(Miss { at: next, .. }) = grid.seek(&waiting.unit, at, missing)
+                && grid.runs_ahead(at, next)
                 && next.iteration - waiting.at.iteration <= AHEAD_MAX
             {
                 round.ahead.push((turn.unit, next));
@@ -331,10 +358,6 @@ impl<M: Missing> Raises<OnGrid<'_, M>> for Multiprocessor {
         !self.units.is_empty()
     }
 
-    fn timing(&mut self) -> &mut Timing {
-        &mut self.timing
-    }
-
     fn begin(&mut self) {
         (self.round.raised, self.round.slots, self.round.next) = (0, 0, None);
     }
@@ -349,13 +372,12 @@ impl<M: Missing> Raises<OnGrid<'_, M>> for Multiprocessor {
     }
 
     #[inline]
-    fn next_ns(&self, params: &ArrivalParams, around: &OnGrid<'_, M>) -> u64 {
+    fn delay_ns(&self, params: &ArrivalParams, around: &OnGrid<'_, M>) -> u64 {
         let (nth, ahead) = match &self.round.next {
             Some(next) => (self.round.slots + u64::from(next.takes_a_turn()), self.round.ahead_by),
             None => (0, 0),
         };
-        let delay_ns = delay_ns(params, around.grid.turn_ns(), nth, ahead);
-        self.timing.start_ns.saturating_add(delay_ns)
+        params.delay_ns(around.grid.turn_ns(), nth, ahead)
     }
 
     #[inline]
@@ -377,25 +399,6 @@ impl<M: Missing> Raises<OnGrid<'_, M>> for Multiprocessor {
         }
         Some(fault)
     }
-}
-
-/// From the start of a multiprocessor to the fault in its turn `nth`, `ahead` accesses of its warp
-/// after one that waits. Turns of a wave are `turn_ns` apart.
-pub(super) fn delay_ns(params: &ArrivalParams, turn_ns: u64, nth: u64, ahead: u64) -> u64 {
-    let first = u64::from(params.wave_slots[0]);
-    let both = first + u64::from(params.wave_slots[1]);
-    let delay_ns = if nth < first {
-        turn_ns.saturating_mul(nth)
-    } else if nth < both {
-        params.wave_ns.saturating_add(turn_ns.saturating_mul(nth - first))
-    } else {
-        let others_ns = (nth - both).saturating_mul(params.fault_ns);
-        params.wave_ns.saturating_mul(2).saturating_add(others_ns)
-    };
-    let written_ns = ahead.checked_sub(1).map_or(0, |before| {
-        params.wave_ns.saturating_mul(2).saturating_add(params.write_ns.saturating_mul(before))
-    });
-    delay_ns.max(written_ns)
 }
 
 impl NextFaults {

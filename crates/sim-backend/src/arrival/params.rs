@@ -79,6 +79,27 @@ impl ArrivalParams {
         let &Self { spread_ns, walk_ns, reads_late_after_ns, .. } = self;
         ReadingParams { spread_ns, walk_ns, reads_late_after_ns }
     }
+
+    /// From the start of a multiprocessor to the fault in its turn `nth`, `ahead` accesses of its warp
+    /// after one that waits. Turns of a wave are `turn_ns` apart.
+    #[inline]
+    pub(super) fn delay_ns(&self, turn_ns: u64, nth: u64, ahead: u64) -> u64 {
+        let first = u64::from(self.wave_slots[0]);
+        let both = first.saturating_add(self.wave_slots[1].into());
+        let delay_ns = if nth < first {
+            turn_ns.saturating_mul(nth)
+        } else if nth < both {
+            self.wave_ns.saturating_add(turn_ns.saturating_mul(nth.saturating_sub(first)))
+        } else {
+            let others_ns = nth.saturating_sub(both).saturating_mul(self.fault_ns);
+            self.wave_ns.saturating_mul(2).saturating_add(others_ns)
+        };
+        let written_ns = ahead.checked_sub(1).map_or(0, |before| {
+            let before_ns = self.write_ns.saturating_mul(before);
+            self.wave_ns.saturating_mul(2).saturating_add(before_ns)
+        });
+        delay_ns.max(written_ns)
+    }
 }
 
 /// The launch behind fills (`cuMemsetD8Async`, `cuMemsetD16Async`, `cuMemsetD32Async`), or

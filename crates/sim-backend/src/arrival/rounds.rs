@@ -9,7 +9,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
 
 use chacha20::ChaCha8Rng;
@@ -58,36 +57,80 @@ impl Next {
 /// When the next fault of each multiprocessor comes, the soonest first.
 type Coming = BinaryHeap<Next>;
 
-/// Takes the multiprocessor with the next fault out, if that comes by then.
-fn take_soonest(coming: &mut Coming, by_ns: u64) -> Option<usize> {
-    let next = coming.peek_mut().filter(|next| next.ns() <= by_ns)?;
-    Some(PeekMut::pop(next).multiprocessor())
-}
-
 /// When a multiprocessor faults, in nanoseconds after the replay.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Timing {
+struct Timing {
     /// When it begins to fault.
-    pub(super) start_ns: u64,
+    start_ns: u64,
     /// Time that is left of the last start, if that was not reached.
-    pub(super) carried_ns: Option<u64>,
+    carried_ns: Option<u64>,
 }
 
 /// A multiprocessor that raises faults.
 pub(super) trait Raises<A> {
     /// Whether a thread waits.
     fn is_waiting(&self) -> bool;
-    fn timing(&mut self) -> &mut Timing;
     /// Begins a round.
     fn begin(&mut self);
     /// The fault of the first thread that waits.
     fn first_fault(&self) -> Option<RaisedFault>;
     /// The page of the first fault of a round that has begun.
     fn first_page(&mut self, around: &A) -> Option<u64>;
-    /// When the next fault of this round is raised.
-    fn next_ns(&self, params: &ArrivalParams, around: &A) -> u64;
+    /// From its start to the next fault of this round.
+    fn delay_ns(&self, params: &ArrivalParams, around: &A) -> u64;
     /// The next fault of this round.
     fn raise(&mut self, params: &ArrivalParams, around: &A) -> Option<RaisedFault>;
+}
+
+/// Faults of a round, in the order in which they come.
+struct Raising<'a, M, A> {
+    params: &'a ArrivalParams,
+    around: &'a A,
+    multiprocessors: &'a mut [M],
+    timings: &'a [Timing],
+    /// The multiprocessor that faulted last. It often is the next one, too, and is in no heap meanwhile.
+    last: Option<Next>,
+    others: Coming,
+}
+
+impl<M: Raises<A>, A> Raising<'_, M, A> {
+    /// Lets them fault, as long as the next fault comes before then. `take` gets when a fault comes and
+    /// the fault, and says before when the next has to come.
+    #[inline]
+    fn run(&mut self, mut before_ns: u64, mut take: impl FnMut(u64, RaisedFault) -> u64) {
+        let &mut Self { params, around, timings, .. } = self;
+        while let Some(mut next) = self.soonest() {
+            if next.ns() >= before_ns {
+                self.last = Some(next);
+                return;
+            }
+            let at = next.multiprocessor();
+            let (multiprocessor, start_ns) = (&mut self.multiprocessors[at], timings[at].start_ns);
+            let other = self.others.peek().copied();
+            // One that has no room for another fault is through with the round.
+            while let Some(fault) = multiprocessor.raise(params, around) {
+                before_ns = take(next.ns(), fault);
+                let delay_ns = multiprocessor.delay_ns(params, around);
+                next = Next::new(start_ns.saturating_add(delay_ns), at);
+                if next.ns() >= before_ns || other > Some(next) {
+                    self.last = Some(next);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Takes out the multiprocessor with the next fault.
+    #[inline]
+    fn soonest(&mut self) -> Option<Next> {
+        match self.last.take() {
+            None => self.others.pop(),
+            Some(last) => match self.others.peek_mut() {
+                Some(mut first) if *first > last => Some(std::mem::replace(&mut first, last)),
+                _ => Some(last),
+            },
+        }
+    }
 }
 
 /// The rounds of one kernel.
@@ -100,6 +143,10 @@ pub(super) struct Rounds<'a> {
     /// began after it looked.
     reads_once: bool,
     rng: ChaCha8Rng,
+    /// When each multiprocessor faults.
+    timings: Vec<Timing>,
+    /// The multiprocessors with a thread that waits.
+    waiting: Vec<usize>,
     left_over: Vec<RaisedFault>,
     in_vain: u32,
     /// Whether a round has begun.
@@ -127,8 +174,17 @@ impl<'a> Rounds<'a> {
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         let mut rng = ChaCha8Rng::from_seed(bytes);
         rng.set_stream(nth);
-        let left_over = Vec::new();
-        Self { params, reading, reads_once, rng, left_over, in_vain: 0, faulted: false }
+        Self {
+            params,
+            reading,
+            reads_once,
+            rng,
+            timings: Vec::new(),
+            waiting: Vec::new(),
+            left_over: Vec::new(),
+            in_vain: 0,
+            faulted: false,
+        }
     }
 
     /// A random number below `limit`, by fixed-point multiplication: the same on every machine.
@@ -145,7 +201,11 @@ impl<'a> Rounds<'a> {
         around: &A,
     ) -> Option<FaultBatch> {
         self.in_vain = if progress { 0 } else { self.in_vain + 1 };
-        if !multiprocessors.iter().any(Raises::is_waiting) {
+        let waits = |(_, one): &(usize, &_)| Raises::is_waiting(*one);
+        let waiting = multiprocessors.iter().enumerate().filter(waits);
+        self.waiting.clear();
+        self.waiting.extend(waiting.map(|(at, _)| at));
+        if self.waiting.is_empty() {
             return None;
         }
         if self.in_vain > ROUNDS_IN_VAIN_MAX {
@@ -154,8 +214,8 @@ impl<'a> Rounds<'a> {
             let fault = multiprocessors.iter().find_map(Raises::first_fault)?;
             return Some(FaultBatch::of(&[fault]));
         }
-        self.start(multiprocessors, around);
-        Some(self.collect(multiprocessors, around))
+        let coming = self.start(multiprocessors, around);
+        Some(self.collect(coming, multiprocessors, around))
     }
 
     /// The time that the walk of the page tables to a page takes.
@@ -170,35 +230,39 @@ impl<'a> Rounds<'a> {
     }
 
     /// Draws when each multiprocessor begins to fault, unless that is known from the last round. In
-    /// the first round of a fill or copy they all begin at once (TIMING-35).
-    fn start<A: Around>(&mut self, multiprocessors: &mut [impl Raises<A>], around: &A) {
-        let waiting = multiprocessors.iter().filter(|m| m.is_waiting()).count() as u64;
+    /// the first round of a fill or copy they all begin at once (TIMING-35). Returns their first faults.
+    fn start<A: Around>(&mut self, multiprocessors: &mut [impl Raises<A>], around: &A) -> Coming {
+        self.timings.resize(multiprocessors.len(), Timing::default());
+        let waiting = std::mem::take(&mut self.waiting);
         let first = !std::mem::replace(&mut self.faulted, true);
         let spread_ns = if first && around.begins_at_once() { 0 } else { self.reading.spread_ns };
-        let within_ns = spread_ns.saturating_mul(waiting);
-        for multiprocessor in multiprocessors.iter_mut().filter(|m| m.is_waiting()) {
-            let carried_ns = multiprocessor.timing().carried_ns.take();
+        let within_ns = spread_ns.saturating_mul(waiting.len() as u64);
+        let first_delay_ns = self.params.delay_ns(0, 0, 0);
+        let begin = |&at: &usize| {
+            multiprocessors[at].begin();
+            let carried_ns = self.timings[at].carried_ns.take();
             let start_ns = carried_ns.unwrap_or_else(|| self.below(within_ns));
-            multiprocessor.timing().start_ns = start_ns;
-            multiprocessor.begin();
-        }
+            self.timings[at].start_ns = start_ns;
+            Next::new(start_ns.saturating_add(first_delay_ns), at)
+        };
+        let coming = waiting.iter().map(begin).collect();
+        self.waiting = waiting;
+        coming
     }
 
     /// Reads a batch, and notes what is left over from before the replay.
     fn collect<A: Around>(
         &mut self,
+        others: Coming,
         multiprocessors: &mut [impl Raises<A>],
         around: &A,
     ) -> FaultBatch {
         let params = self.params;
         let read_ns = if self.reads_once { 0 } else { params.fault_ns };
         let most = params.batch_faults.max(1) as usize;
-        let waiting = multiprocessors.iter().enumerate().filter(|(_, m)| m.is_waiting());
-        let mut coming: Coming =
-            waiting.map(|(at, m)| Next::new(m.next_ns(params, around), at)).collect();
         let mut read = std::mem::take(&mut self.left_over);
         read.reserve(most.min(READ_AT_ONCE).saturating_sub(read.len()));
-        let looks_ns = match coming.peek() {
+        let looks_ns = match others.peek() {
             Some(soonest) if read.is_empty() => {
                 let first = multiprocessors[soonest.multiprocessor()].first_page(around);
                 soonest.ns().saturating_add(first.map_or(0, |page| self.walk_ns(page, around)))
@@ -206,67 +270,52 @@ impl<'a> Rounds<'a> {
             _ => self.reading.reads_late_after_ns,
         };
         let mut now_ns = looks_ns.saturating_add(read_ns.saturating_mul(read.len() as u64));
-        while read.len() < most
-            && let Some(at) = take_soonest(&mut coming, now_ns)
-        {
-            // A multiprocessor raises many faults before the next one: meanwhile it is in no heap.
-            let other = coming.peek().copied();
-            let multiprocessor = &mut multiprocessors[at];
-            while let Some(fault) = multiprocessor.raise(params, around) {
+        let timings = &self.timings;
+        let mut raising = Raising { params, around, multiprocessors, timings, last: None, others };
+        if read.len() < most {
+            raising.run(now_ns.saturating_add(1), |_, fault| {
                 read.push(fault);
                 now_ns = now_ns.saturating_add(read_ns);
-                let ns = multiprocessor.next_ns(params, around);
-                let next = Next::new(ns, at);
-                if read.len() == most || ns > now_ns || other > Some(next) {
-                    coming.push(next);
-                    break;
-                }
-            }
+                if read.len() < most { now_ns.saturating_add(1) } else { 0 }
+            });
         }
         let batch = FaultBatch::of(&read);
         let replay_ns =
             now_ns.saturating_add(params.service_block_ns.saturating_mul(batch.blocks()));
-        for multiprocessor in multiprocessors.iter_mut().filter(|m| m.is_waiting()) {
-            let timing = multiprocessor.timing();
-            timing.carried_ns = timing.start_ns.checked_sub(replay_ns);
-        }
+        read.clear();
+        self.left_over = read;
         if batch.duplicate_percent() <= params.drop_all_percent {
-            self.leave(coming, looks_ns..replay_ns, multiprocessors, around);
+            let all_leave = self.reads_once;
+            leave(raising, looks_ns..replay_ns, all_leave, &mut self.left_over);
+        }
+        for &at in &self.waiting {
+            let timing = &mut self.timings[at];
+            timing.carried_ns = timing.start_ns.checked_sub(replay_ns);
         }
         batch
     }
+}
 
-    /// The faults left over: those that came before the replay and after the driver looked, of
-    /// multiprocessors that began then or of all. What came before and was not read is dropped.
-    fn leave<A: Around>(
-        &mut self,
-        coming: Coming,
-        Range { start: looks_ns, end: replay_ns }: Range<u64>,
-        multiprocessors: &mut [impl Raises<A>],
-        around: &A,
-    ) {
-        let (params, all_leave) = (self.params, self.reads_once);
-        let mut late = coming.into_vec();
-        late.retain(|next| {
-            let timing = multiprocessors[next.multiprocessor()].timing();
-            next.ns() < replay_ns && (all_leave || timing.start_ns > looks_ns)
-        });
-        let mut coming = Coming::from(late);
-        while self.left_over.len() < params.batch_faults as usize
-            && let Some(mut next) = coming.peek_mut()
-        {
-            let (ns, at) = (next.ns(), next.multiprocessor());
-            let multiprocessor = &mut multiprocessors[at];
-            if ns < replay_ns
-                && let Some(fault) = multiprocessor.raise(params, around)
-            {
-                if ns > looks_ns {
-                    self.left_over.push(fault);
-                }
-                *next = Next::new(multiprocessor.next_ns(params, around), at);
-            } else {
-                PeekMut::pop(next);
-            }
+/// The faults left over: those that came before the replay and after the driver looked, of
+/// multiprocessors that began then or of all. What came before and was not read is dropped.
+fn leave<M: Raises<A>, A>(
+    raising: Raising<'_, M, A>,
+    Range { start: looks_ns, end: replay_ns }: Range<u64>,
+    all_leave: bool,
+    left_over: &mut Vec<RaisedFault>,
+) {
+    let timings = raising.timings;
+    let mut late = raising.others.into_vec();
+    late.extend(raising.last);
+    late.retain(|next| {
+        next.ns() < replay_ns && (all_leave || timings[next.multiprocessor()].start_ns > looks_ns)
+    });
+    let mut raising = Raising { last: None, others: late.into(), ..raising };
+    let most = raising.params.batch_faults as usize;
+    raising.run(replay_ns, |ns, fault| {
+        if ns > looks_ns {
+            left_over.push(fault);
         }
-    }
+        if left_over.len() < most { replay_ns } else { 0 }
+    });
 }

@@ -8,7 +8,11 @@ const SECTOR_PAGES: usize = 4;
 
 /// The sectors on which a multiprocessor has faults outstanding.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Sectors(Vec<Sector>);
+pub(super) struct Sectors {
+    all: Vec<Sector>,
+    /// The place of the one that was used last.
+    last: usize,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Sector {
@@ -34,7 +38,7 @@ impl OnPage<'_> {
 impl Sectors {
     /// Forgets the last round.
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        self.all.clear();
     }
 
     /// The page, if faults on it are raised. If not, the multiprocessor is stuck.
@@ -42,15 +46,16 @@ impl Sectors {
     pub(super) fn admit(&mut self, params: &ArrivalParams, page: u64) -> Option<OnPage<'_>> {
         let (number, at) = (page / SECTOR_PAGES as u64, page as usize % SECTOR_PAGES);
         // Most faults are near the last one.
-        let known = self.0.iter().rposition(|sector| sector.number == number);
-        let place = match known {
-            Some(place) => place,
-            None if self.0.len() < params.sectors_per_multiprocessor.max(1) as usize => {
-                self.0.push(Sector { number, raised: [0; SECTOR_PAGES] });
-                self.0.len() - 1
-            }
-            None => return None,
-        };
-        Some(OnPage(&mut self.0[place].raised[at]))
+        if self.all.get(self.last).is_none_or(|sector| sector.number != number) {
+            self.last = match self.all.iter().rposition(|sector| sector.number == number) {
+                Some(place) => place,
+                None if self.all.len() < params.sectors_per_multiprocessor.max(1) as usize => {
+                    self.all.push(Sector { number, raised: [0; SECTOR_PAGES] });
+                    self.all.len() - 1
+                }
+                None => return None,
+            };
+        }
+        Some(OnPage(&mut self.all[self.last].raised[at]))
     }
 }

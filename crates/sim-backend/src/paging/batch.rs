@@ -9,8 +9,6 @@
     reason = "pages and blocks of live memory; a page lies in the block it was found by"
 )]
 
-use std::ops::Range;
-
 use pagewise_hal::{PAGE_BYTES, Processor};
 
 use super::access::Access;
@@ -22,7 +20,6 @@ use super::mask::PageMask;
 use super::missed::{Known, Missed, MissedByWalk};
 use super::prefetcher;
 use super::processor::ProcId;
-use super::protection::Protection;
 use super::report::{ReportSink, WorkCause};
 use super::service;
 use super::thrash;
@@ -43,6 +40,15 @@ mod waits;
 fn batch_on(pages: &[u64]) -> FaultBatch {
     let raised: Vec<_> = pages.iter().map(|&page| RaisedFault { page, walk: 0 }).collect();
     FaultBatch::of(&raised)
+}
+
+/// The outcome of the service of faults on pages of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Serviced {
+    /// When the first of those that thrash is free again, if there is one.
+    pub(super) until_ns: Option<u64>,
+    /// Whether no page became accessible.
+    in_vain: bool,
 }
 
 /// A walk of a kernel: its access, and the page behind its memory.
@@ -81,8 +87,8 @@ impl Paging {
         let accesses: Vec<Access> = walks.iter().map(|walk| walk.access).collect();
         let mut touched = Touched { now_ns, ..Touched::default() };
         let mut held = HeldOff::default();
-        let unknown = || walks.iter().map(|_| Known::default()).collect::<Vec<_>>();
-        let (mut known, mut came) = (unknown(), Vicinity::ANYWHERE);
+        let mut known: Vec<Known> = walks.iter().map(|_| Known::default()).collect();
+        let mut came = Vicinity::ANYWHERE;
         self.advance(now_ns, sink);
         loop {
             let of_walk = |(reach, known): (&WalkReach, Known)| {
@@ -91,7 +97,7 @@ impl Paging {
             let by_walk = walks.iter().zip(known).map(of_walk).collect();
             let missed = MissedByWalk { by_walk, came };
             let Some(batch) = arrival.next_batch(&missed) else { return touched };
-            let before = missed.into_known();
+            known = missed.into_known();
             let (evictions, has_pins) = (self.evictions, !self.pins.is_empty());
             let who = (by, &accesses[..]);
             self.batch(who, &batch, &mut held, &mut touched, sink);
@@ -100,12 +106,13 @@ impl Paging {
             let is_only_there = self.evictions == evictions && !has_pins;
             #[cfg(test)]
             let is_only_there = is_only_there && self.shortcuts;
-            (known, came) = if is_only_there {
-                let after = |known: Known| known.after(&batch);
-                (before.into_iter().map(after).collect(), batch.places().collect())
+            if is_only_there {
+                known.iter_mut().for_each(|known| known.forget_blocks_of(&batch));
+                came = batch.places().collect();
             } else {
-                (unknown(), Vicinity::ANYWHERE)
-            };
+                known.iter_mut().for_each(Known::forget);
+                came = Vicinity::ANYWHERE;
+            }
         }
     }
 
@@ -121,31 +128,27 @@ impl Paging {
         touched.faults += 1;
         touched.pass(sink.fault_latency_ns(by.into(), 0));
         self.advance(touched.now_ns, sink);
-        let Some(first_page) = batch.first_from(0) else { return };
+        let mut faults = batch.in_order();
+        let Some(first_page) = faults.first_page() else { return };
         let on_first = batch.walks_on(first_page).map(|walk| accesses[walk]);
         // The driver services a page once for all accesses, by the strongest.
         let first_access = on_first.max().unwrap_or(Access::Read);
         let record = fault_record(first_page, by, first_access, batch.merged);
         sink.record(record);
         let (mut in_vain, mut until_ns) = (true, None::<u64>);
-        let mut next = Some(first_page);
-        while let Some(page) = next {
+        while let Some(page) = faults.first_page() {
             let Some(range) = self.ranges.containing(page) else { break };
             let block = range.block_pages(page);
-            next = batch.first_from(block.end);
-            let of_block = by_access(batch.within(block.clone()), block.start, accesses);
-            for (access, pages) in of_block {
+            let of_block = by_access(faults.take_before(block.end), block.start, accesses);
+            for (access, pages) in SERVICED.into_iter().zip(&of_block) {
                 if pages.is_empty() {
                     continue;
                 }
-                let needs = access.needs(by, &self.params);
-                let before = self.accessible(&block, by, needs);
-                let throttled =
-                    self.service((by, access), (block.start, &pages), held, touched, sink);
+                let serviced =
+                    self.service((by, access), (block.start, pages), held, touched, sink);
                 // The device faults on all of them again as soon as one is free.
-                until_ns = until_ns.into_iter().chain(throttled).min();
-                let after = self.accessible(&block, by, needs);
-                in_vain &= after.minus(before).is_empty();
+                until_ns = until_ns.into_iter().chain(serviced.until_ns).min();
+                in_vain &= serviced.in_vain;
                 self.walked.note(by, Some(block.clone()));
             }
         }
@@ -154,13 +157,7 @@ impl Paging {
         }
     }
 
-    /// The pages of a block that a processor can access.
-    fn accessible(&self, block: &Range<u64>, by: ProcId, needs: Protection) -> PageMask {
-        self.block(block.start).map_or(PageMask::EMPTY, |block| block.mapped(by, needs))
-    }
-
     /// Services faults on pages of the block that begins with `first_page`, except where they thrash.
-    /// Returns when the first of those is free again, if there is one.
     pub(super) fn service(
         &mut self,
         (by, access): (ProcId, Access),
@@ -168,25 +165,32 @@ impl Paging {
         held: &mut HeldOff,
         touched: &mut Touched,
         sink: &mut dyn ReportSink,
-    ) -> Option<u64> {
+    ) -> Serviced {
+        let mut before = None;
         self.with_memory(sink, |paging, sink| {
-            paging.service_once((by, access), (first_page, pages), held, touched, sink)
+            let faulted = (first_page, pages, &mut before);
+            paging.service_once((by, access), faulted, held, touched, sink)
         })
     }
 
+    /// The same, unless the block has to make room for its own pages first. `before` is what was
+    /// accessible before, once that was looked at.
     fn service_once(
         &mut self,
         (by, access): (ProcId, Access),
-        (first_page, pages): (u64, &PageMask),
+        (first_page, pages, before): (u64, &PageMask, &mut Option<PageMask>),
         held: &mut HeldOff,
         touched: &mut Touched,
         sink: &mut dyn ReportSink,
-    ) -> Result<Option<u64>, OwnChunk> {
-        let Some(range) = self.ranges.containing_mut(first_page) else { return Ok(None) };
+    ) -> Result<Serviced, OwnChunk> {
+        let nothing = Serviced { until_ns: None, in_vain: true };
+        let Some(range) = self.ranges.containing_mut(first_page) else { return Ok(nothing) };
         let mut block = range.take_or_new(first_page);
         let policy = range.policy;
         let needs = access.needs(by, &self.params);
-        let faulted = pages.minus(block.mapped(by, needs));
+        let accessible = block.mapped(by, needs);
+        let before = *before.get_or_insert(accessible);
+        let faulted = pages.minus(accessible);
         let cause = (WorkCause::Fault, Some(by));
         if !faulted.is_empty() && self.is_plain(policy, &block, by) {
             let by_policy = (&self.params, &self.groups, policy);
@@ -195,15 +199,16 @@ impl Paging {
             let there = self.reserve(&mut block, by, pages, touched.now_ns, sink);
             if there.is_err() {
                 self.put(block);
-                return there.map(|()| None);
+                return there.map(|()| nothing);
             }
             let mut context = self.context(&block, policy, cause, touched.now_ns, sink);
             report_held(&mut context, &block, faulted, by, held);
             context.arrive_plainly(&mut block, by, &pages, prefetched);
             let took_ns = context.finish();
             touched.pass(took_ns);
+            let in_vain = block.mapped(by, needs).minus(before).is_empty();
             self.put(block);
-            return Ok(None);
+            return Ok(Serviced { until_ns: None, in_vain });
         }
         let mut context = self.context(&block, policy, cause, touched.now_ns, sink);
         let plans = service::plan(&mut context, &mut block, faulted, by, access);
@@ -215,7 +220,7 @@ impl Paging {
             let there = self.reserve(&mut block, destination, pages, touched.now_ns, sink);
             if there.is_err() {
                 self.put(block);
-                return there.map(|()| None);
+                return there.map(|()| nothing);
             }
             let mut context = self.context(&block, policy, cause, touched.now_ns, sink);
             report_held(&mut context, &block, plan.faulted, by, held);
@@ -223,8 +228,9 @@ impl Paging {
             let took_ns = context.finish();
             touched.pass(took_ns);
         }
+        let in_vain = block.mapped(by, needs).minus(before).is_empty();
         self.put(block);
-        Ok(plans.until_ns)
+        Ok(Serviced { until_ns: plans.until_ns, in_vain })
     }
 }
 
@@ -248,13 +254,16 @@ fn report_held(
     }
 }
 
-/// The pages of a block that is faulted on so, by the strongest access that faults on each: in the
-/// order in which the driver services them.
+/// Kinds of accesses, the strongest first: the order in which the driver services a block.
+const SERVICED: [Access; 3] = [Access::Atomic, Access::Write, Access::Read];
+
+/// The pages of a block that is faulted on so, by the strongest access that faults on each, in the
+/// order of [`SERVICED`].
 fn by_access(
     faulted: impl Iterator<Item = FaultedPages>,
     first_page: u64,
     accesses: &[Access],
-) -> [(Access, PageMask); 3] {
+) -> [PageMask; 3] {
     let [mut reads, mut writes, mut atomics] = [PageMask::EMPTY; 3];
     for FaultedPages { first, walk, bits } in faulted {
         let of_access = match accesses[walk] {
@@ -264,7 +273,7 @@ fn by_access(
         };
         of_access.insert_word(first.cast_signed() - first_page.cast_signed(), bits);
     }
-    let writes = writes.minus(atomics);
-    let reads = reads.minus(writes | atomics);
-    [(Access::Atomic, atomics), (Access::Write, writes), (Access::Read, reads)]
+    writes = writes.minus(atomics);
+    reads = reads.minus(writes | atomics);
+    [atomics, writes, reads]
 }

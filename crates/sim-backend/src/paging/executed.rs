@@ -9,7 +9,6 @@ use pagewise_hal::{PAGE_BYTES, Processor};
 
 use super::access::Access;
 use super::engine::Paging;
-use super::missed::{Known, Missed};
 use super::processor::ProcId;
 use super::report::ReportSink;
 use super::walk::{HeldOff, Touched};
@@ -175,8 +174,7 @@ impl Paging {
     ) -> bool {
         let (waiting, progress) = kernel.waiting(lanes);
         self.advance(kernel.touched.now_ns, sink);
-        let missed = Missed::new(self, (kernel.by, Access::Read), u64::MAX, Known::default());
-        let near = |page| missed.mapped_near(page);
+        let near = |page| self.mapped_near(kernel.by, page);
         let batch = kernel.arrival.next_batch(progress, waiting.into_iter(), near);
         let Some(batch) = batch else { return false };
         let who = (kernel.by, &ACCESSES[..]);

@@ -17,22 +17,36 @@ use crate::arrival::{FaultBatch, Missing, Nearby, Vicinity};
 
 /// Answers about the pages that a walk misses. Those about the blocks of a batch end with it, and all
 /// where memory is evicted or pins expire.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Known {
     /// Stretches of memory in which the walk misses nothing, from and to, ascending and apart. Found
     /// when they were passed, so that they need not be searched again.
     pub(super) passed: Vec<(u64, u64)>,
-    /// The blocks looked at last, by the number of their slot.
-    looks: Box<[Look; LOOKS]>,
+    /// The blocks looked at last, by the last digits of the number of their slot. As many as a power
+    /// of two.
+    looks: Vec<Look>,
+    /// How many looks took the place of another since there are so many.
+    replaced: usize,
+}
+
+impl Default for Known {
+    fn default() -> Self {
+        Self { passed: Vec::new(), looks: vec![Look::NONE; LOOKS], replaced: 0 }
+    }
 }
 
 impl Known {
-    /// The answers that hold after a batch.
-    pub(super) fn after(mut self, batch: &FaultBatch) -> Self {
+    /// Forgets the blocks of a batch.
+    pub(super) fn forget_blocks_of(&mut self, batch: &FaultBatch) {
         for page in batch.places() {
-            *self.look_at(page) = Look::default();
+            *self.look_at(page) = Look::NONE;
         }
-        self
+    }
+
+    /// Forgets everything.
+    pub(super) fn forget(&mut self) {
+        self.passed.clear();
+        self.looks.fill(Look::NONE);
     }
 
     /// The end of the stretch that holds a page, or the page.
@@ -54,16 +68,35 @@ impl Known {
     /// The place of a look at the block of a page.
     #[inline]
     fn look_at(&mut self, page: u64) -> &mut Look {
-        &mut self.looks[(page / PAGES as u64) as usize % LOOKS]
+        let at = (page / PAGES as u64) as usize & (self.looks.len() - 1);
+        &mut self.looks[at]
+    }
+
+    /// Keeps a look at the block of a page. There are more places for them once many were replaced.
+    #[cold]
+    fn keep(&mut self, page: u64, look: Look) -> &Look {
+        let count = self.looks.len();
+        self.replaced += usize::from(self.look_at(page).end > 0);
+        if self.replaced > count && count < LOOKS_MAX {
+            (self.looks, self.replaced) = (vec![Look::NONE; 2 * count], 0);
+        }
+        let place = self.look_at(page);
+        *place = look;
+        place
     }
 }
 
 /// A block: its pages, and those of them that are accessible.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Look {
     first: u64,
     end: u64,
     accessible: PageMask,
+}
+
+impl Look {
+    /// No page.
+    const NONE: Self = Self { first: 0, end: 0, accessible: PageMask::EMPTY };
 }
 
 /// Pages that an entry of a page table describes: 64 KiB.
@@ -71,8 +104,10 @@ const ENTRY_PAGES: u64 = 16;
 /// Entries that the device reads together.
 const GROUP_ENTRIES: u64 = 8;
 
-/// How many blocks have their looks kept.
-const LOOKS: usize = 32;
+/// How many blocks have their looks kept, at first and at most: as many as blocks have faults of a
+/// kernel on all multiprocessors at a time.
+const LOOKS: usize = 16;
+const LOOKS_MAX: usize = 512;
 
 /// The pages that a kernel misses, as they are now.
 pub(super) struct Missed<'a> {
@@ -99,12 +134,12 @@ impl<'a> Missed<'a> {
     }
 
     /// The answer of `read` about the block that holds a page.
-    #[inline]
+    #[inline(always)]
     fn look<T>(&self, page: u64, read: impl FnOnce(&Look) -> T) -> T {
         let mut known = self.known.borrow_mut();
-        let look = known.look_at(page);
+        let mut look: &Look = known.look_at(page);
         if !(look.first..look.end).contains(&page) {
-            *look = self.look_anew(page);
+            look = known.keep(page, self.look_anew(page));
         }
         read(look)
     }
@@ -122,8 +157,9 @@ impl<'a> Missed<'a> {
     }
 }
 
-impl Missed<'_> {
-    pub(super) fn mapped_near(&self, page: u64) -> Nearby {
+impl Paging {
+    /// The mapping of a device nearest to a page.
+    pub(super) fn mapped_near(&self, by: ProcId, page: u64) -> Nearby {
         let near = |of: u64, mapped: &dyn Fn(u64) -> bool| {
             let any = |entries: u64| {
                 let first = page / of / entries * entries;
@@ -135,42 +171,59 @@ impl Missed<'_> {
                 () => None,
             }
         };
-        let range = self.paging.ranges.containing(page);
+        let range = self.ranges.containing(page);
         let block = range.and_then(|range| range.block(page));
         let Some((here, first)) = block
-            .map(|block| (block.mapped(self.by, Protection::Read), block.first_page()))
+            .map(|block| (block.mapped(by, Protection::Read), block.first_page()))
             .filter(|(here, _)| !here.is_empty())
         else {
-            let whole = |slot: u64| self.is_whole(slot * PAGES as u64);
+            let whole = |slot: u64| self.maps_whole(by, slot * PAGES as u64);
             return near(PAGES as u64, &whole).unwrap_or(Nearby::Nothing);
         };
         let within = |page: u64| page.saturating_sub(first).min(PAGES as u64) as usize;
         let mapped = |entry: u64| {
             let pages = entry * ENTRY_PAGES..(entry + 1) * ENTRY_PAGES;
-            here.count_in(within(pages.start)..within(pages.end)) > 0
-                && self.paging.walked.has(self.by, &pages)
+            here.count_in(within(pages.start)..within(pages.end)) > 0 && self.walked.has(by, &pages)
         };
         near(ENTRY_PAGES, &mapped).unwrap_or(Nearby::Block)
     }
 
-    /// Whether the device maps all 2 MiB that begin at a page, and has accessed them.
-    fn is_whole(&self, page: u64) -> bool {
-        let range = self.paging.ranges.containing(page);
+    /// Whether a device maps all 2 MiB that begin at a page, and has accessed them.
+    fn maps_whole(&self, by: ProcId, page: u64) -> bool {
+        let range = self.ranges.containing(page);
         let block = range.and_then(|range| range.block(page));
-        block.is_some_and(|block| block.mapped(self.by, Protection::Read).count() == PAGES)
-            && self.paging.walked.has(self.by, &(page..page + PAGES as u64))
+        block.is_some_and(|block| block.mapped(by, Protection::Read).count() == PAGES)
+            && self.walked.has(by, &(page..page + PAGES as u64))
     }
+}
 
+impl Missed<'_> {
     #[inline]
     pub(super) fn contains(&self, page: u64) -> bool {
         page < self.end_page
             && self.look(page, |look| !look.accessible.contains((page - look.first) as usize))
     }
 
-    pub(super) fn next(&self, page: u64) -> Option<u64> {
-        if self.contains(page) {
-            return Some(page);
+    /// The next page that the walk misses, if that is in the block of `page`. If not, the end of the block.
+    #[inline]
+    fn next_near(&self, page: u64) -> Option<u64> {
+        if page >= self.end_page {
+            return None;
         }
+        let next = self.look(page, |look| {
+            (look.first + look.accessible.next_clear((page - look.first) as usize) as u64)
+                .min(look.end)
+        });
+        Some(next).filter(|page| *page < self.end_page)
+    }
+
+    #[inline]
+    pub(super) fn next(&self, page: u64) -> Option<u64> {
+        if self.contains(page) { Some(page) } else { self.next_behind(page) }
+    }
+
+    /// The next page that the walk misses behind one that it does not.
+    fn next_behind(&self, page: u64) -> Option<u64> {
         let (mut at, mut blocks) = (page, 0);
         let found = loop {
             if at >= self.end_page {
@@ -212,16 +265,23 @@ impl Missing for MissedByWalk<'_> {
         &self.came
     }
 
-    #[inline]
+    #[inline(always)]
     fn contains(&self, walk: usize, page: u64) -> bool {
         self.by_walk[walk].contains(page)
     }
 
+    #[inline]
     fn next(&self, walk: usize, page: u64) -> Option<u64> {
         self.by_walk[walk].next(page)
     }
 
+    #[inline]
+    fn next_near(&self, walk: usize, page: u64) -> Option<u64> {
+        self.by_walk[walk].next_near(page)
+    }
+
     fn mapped_near(&self, page: u64) -> Nearby {
-        self.by_walk[0].mapped_near(page)
+        let Missed { paging, by, .. } = self.by_walk[0];
+        paging.mapped_near(by, page)
     }
 }

@@ -182,7 +182,7 @@ impl Paging {
         let first_page = range.block_pages(page).start;
         let pages = PageMask::single((page - first_page) as usize);
         let (who, faulted, mut held) = ((by, access), (first_page, &pages), HeldOff::default());
-        while let Some(until_ns) = self.service(who, faulted, &mut held, touched, sink) {
+        while let Some(until_ns) = self.service(who, faulted, &mut held, touched, sink).until_ns {
             self.hold_off(until_ns, by, record, touched, sink);
         }
     }

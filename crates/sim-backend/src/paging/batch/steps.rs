@@ -1,5 +1,7 @@
 //! Claims about single batches, and about the pages that a kernel misses.
 
+use std::ops::Range;
+
 use super::super::testing::Heard;
 use super::super::{GpuMemory, Relations};
 use super::*;
@@ -202,8 +204,9 @@ fn looks_at_the_blocks_of_a_batch_are_forgotten_after_it() {
     };
     let (.., known) = contains(&paging, Known::default());
     paging.migrate(3100..3101, GPU0, 0, &mut unread());
-    let (is_missed, others, known) = contains(&paging, known);
+    let (is_missed, others, mut known) = contains(&paging, known);
     assert_eq!((is_missed, others), (true, false), "as it was when it was looked at");
-    let (is_missed, others, _) = contains(&paging, known.after(&batch_on(&[3100])));
+    known.forget_blocks_of(&batch_on(&[3100]));
+    let (is_missed, others, _) = contains(&paging, known);
     assert_eq!((is_missed, others), (false, false));
 }

@@ -8,6 +8,7 @@ use crate::arrival::{Accesses, Threads};
 use pagewise_hal::{CopyCause, MemoryEvent, PageRun, Processor};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 const HOST: Processor = Processor::HOST;
 const GPU0: Processor = Processor::device(0);
