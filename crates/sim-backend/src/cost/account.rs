@@ -1,6 +1,6 @@
 //! The account of one call: its inputs and its time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pagewise_hal::Processor;
 
@@ -90,18 +90,33 @@ pub(super) struct Account {
     visited: Visited,
 }
 
-/// A set of blocks, by their numbers: a bit for each of 64 that begin with a multiple of it.
+/// A set of blocks, by their first pages.
 #[derive(Debug, Clone, Default)]
-struct Visited(BTreeMap<u64, u64>);
+struct Visited {
+    /// Those that begin with 2 MiB of the address space: a bit for each of 64 in a row.
+    aligned: BTreeMap<u64, u64>,
+    /// Those that ranges cut off.
+    others: BTreeSet<u64>,
+}
 
 impl Visited {
-    /// Adds the block that holds a page. Returns whether it was not there.
-    fn insert(&mut self, page: u64) -> bool {
-        let block = page / pagewise_hal::PAGES_PER_BLOCK;
-        let (bits, bit) = (self.0.entry(block / 64).or_default(), 1 << (block % 64));
+    /// Adds the block that begins with a page. Returns whether it was not there.
+    fn insert(&mut self, first_page: u64) -> bool {
+        if !first_page.is_multiple_of(pagewise_hal::PAGES_PER_BLOCK) {
+            return self.others.insert(first_page);
+        }
+        let block = first_page / pagewise_hal::PAGES_PER_BLOCK;
+        let (bits, bit) = (self.aligned.entry(block / 64).or_default(), 1 << (block % 64));
         let is_new = *bits & bit == 0;
         *bits |= bit;
         is_new
+    }
+
+    fn clear(&mut self) {
+        if !self.aligned.is_empty() || !self.others.is_empty() {
+            self.aligned.clear();
+            self.others.clear();
+        }
     }
 }
 
@@ -117,9 +132,7 @@ impl Account {
         (self.call, self.refused, self.warmth) = (call, false, warmth);
         self.tally = Tally::default();
         self.faults = Faults::default();
-        if !self.visited.0.is_empty() {
-            self.visited.0.clear();
-        }
+        self.visited.clear();
     }
 
     /// An account of the same call without events.
@@ -262,5 +275,20 @@ impl Account {
 
     fn is_parallel(&self) -> bool {
         matches!(self.call, Call::DeviceTouch { threads, bulk } if threads > 1 || bulk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_block_is_new_once_also_where_two_share_2_mib() {
+        let mut visited = Visited::default();
+        let blocks = [512, 1024, 600, 1023, 512 * 64, 512 * 65, 0];
+        assert!(blocks.iter().all(|block| visited.insert(*block)));
+        assert!(!blocks.iter().any(|block| visited.insert(*block)));
+        visited.clear();
+        assert!(blocks.iter().all(|block| visited.insert(*block)));
     }
 }

@@ -22,4 +22,5 @@ mod published;
 mod reads_beside;
 mod recorded_launches;
 mod records;
+mod stability;
 mod virtual_memory;
