@@ -34,29 +34,34 @@ mod rounds;
 mod sectors;
 #[cfg(test)]
 mod tests;
+mod units;
+mod waiters;
 mod walks;
 
 pub(crate) use executed::{ExecutedArrival, Waiting};
 pub(crate) use faults::{FaultBatch, FaultedPages, RaisedFault};
-pub(crate) use missing::{Missing, Nearby, Vicinity};
+pub(crate) use missing::{Missing, Nearby};
 pub use params::{ArrivalParams, BulkShape, ReadingParams};
+pub(crate) use waiters::PLACE_PAGES;
 pub(crate) use walks::{Accesses, KernelWalks, RunsAhead, Threads, WalkAccesses};
 
 use grid::Grid;
-use multiprocessor::{Multiprocessor, OnGrid};
+use multiprocessor::OnGrid;
 use rounds::Rounds;
+use units::Units;
 
 /// The faults of one kernel.
 #[derive(Debug)]
 pub(crate) struct Arrival<'a> {
     grid: Grid,
     rounds: Rounds<'a>,
-    multiprocessors: Vec<Multiprocessor>,
-    /// Thread blocks that each can hold.
+    units: Units,
+    /// Thread blocks that each multiprocessor can hold.
     blocks_held_max: usize,
     /// The next thread block.
     next_block: u64,
-    begun: bool,
+    /// Replays since the kernel began.
+    replays: u64,
 }
 
 #[allow(
@@ -69,62 +74,56 @@ impl<'a> Arrival<'a> {
         let grid = Grid::new(params, walks);
         let by_threads = u64::from(params.threads_per_multiprocessor) / grid.block_threads();
         let blocks_held_max = by_threads.min(params.blocks_per_multiprocessor.into()).max(1);
-        let count = params.multiprocessors.max(1) as usize;
         Self {
             grid,
             rounds: Rounds::declared(params, seed, nth),
-            multiprocessors: vec![Multiprocessor::default(); count],
+            units: Units::new(params.multiprocessors.max(1) as usize),
             blocks_held_max: blocks_held_max as usize,
             next_block: 0,
-            begun: false,
+            replays: 0,
         }
     }
 
     /// The next batch; `None` once all accesses are through.
     pub(crate) fn next_batch(&mut self, missing: &impl Missing) -> Option<FaultBatch> {
-        let progress = self.run(missing);
-        let around = OnGrid { grid: &self.grid, missing };
-        self.rounds.next_batch(progress, &mut self.multiprocessors, &around)
-    }
-
-    /// Lets threads run to their next fault; new blocks take the places of those that are through.
-    /// Returns whether any thread got further.
-    fn run(&mut self, missing: &impl Missing) -> bool {
-        let grid = &self.grid;
-        let count = self.multiprocessors.len();
-        if !self.begun {
-            self.begun = true;
-            let places = (count * self.blocks_held_max) as u64;
-            while self.next_block < places
-                && let Some(block) = grid.next_block(self.next_block, missing)
-            {
-                if block >= places {
-                    break;
-                }
-                let at = (block % count as u64) as usize;
-                self.multiprocessors[at].take(block, grid, missing, |n| self.rounds.below(n));
-                self.next_block = block + 1;
+        let progress = match self.replays {
+            0 => {
+                self.begin(missing);
+                true
             }
-            self.fill(missing);
-            return true;
-        }
-        let mut progress = false;
-        for multiprocessor in &mut self.multiprocessors {
-            progress |= multiprocessor.run(grid, missing);
-        }
+            _ => self.units.run(&OnGrid { grid: &self.grid, missing, replays: self.replays }),
+        };
         if progress {
             self.fill(missing);
         }
-        progress
+        let around = OnGrid { grid: &self.grid, missing, replays: self.replays };
+        self.replays += 1;
+        self.rounds.next_batch(progress, self.units.multiprocessors_mut(), &around)
     }
 
+    /// Deals out the first blocks: one to each multiprocessor in turn.
+    fn begin(&mut self, missing: &impl Missing) {
+        let around = OnGrid { grid: &self.grid, missing, replays: self.replays };
+        let count = self.units.multiprocessors().len();
+        let places = (count * self.blocks_held_max) as u64;
+        while self.next_block < places
+            && let Some(block) = self.grid.next_block(self.next_block, missing)
+            && block < places
+        {
+            self.units.take((block % count as u64) as usize, block, &around, &mut self.rounds);
+            self.next_block = block + 1;
+        }
+    }
+
+    /// New blocks take the places of those that are through.
     fn fill(&mut self, missing: &impl Missing) {
-        for multiprocessor in &mut self.multiprocessors {
-            let mut room = self.blocks_held_max - multiprocessor.blocks();
+        let around = OnGrid { grid: &self.grid, missing, replays: self.replays };
+        for at in 0..self.units.multiprocessors().len() {
+            let mut room = self.blocks_held_max - self.units.multiprocessors()[at].blocks();
             while room > 0 {
                 let Some(block) = self.grid.next_block(self.next_block, missing) else { return };
                 self.next_block = block + 1;
-                if multiprocessor.take(block, &self.grid, missing, |n| self.rounds.below(n)) {
+                if self.units.take(at, block, &around, &mut self.rounds) {
                     room -= 1;
                 }
             }

@@ -6,10 +6,11 @@
 
 use super::faults::RaisedFault;
 use super::grid::{Grid, Miss, PageAccess, PageAccesses, Position, Unit, WARP};
-use super::missing::{Missing, Nearby, Place, Vicinity};
+use super::missing::{Missing, Nearby};
 use super::params::ArrivalParams;
 use super::rounds::{Around, Raises};
 use super::sectors::Sectors;
+use super::waiters::Then;
 
 /// Parts of a multiprocessor with a scheduler each; warps are dealt out to them in turn
 /// (published: Hopper tuning guide).
@@ -31,13 +32,17 @@ struct Waiting {
     page: u64,
     /// The walk that the access is of.
     walk: usize,
-    /// The last replay before it got here, by the multiprocessor's count.
+    /// The last replay before it got here, by number.
     moved_after: u64,
     /// Whether it has no more accesses that fault.
     is_through: bool,
 }
 
 impl Waiting {
+    fn fault(&self) -> RaisedFault {
+        RaisedFault { page: self.page, walk: self.walk }
+    }
+
     /// Goes on to the next access that faults, if there is one. Returns whether that is another one.
     #[inline(never)]
     fn go_on(&mut self, grid: &Grid, missing: &impl Missing, replays: u64) -> bool {
@@ -58,24 +63,13 @@ impl Waiting {
 /// One multiprocessor.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Multiprocessor {
+    /// Those that have no more accesses that fault stay until they are most.
     units: Vec<Waiting>,
-    /// Where the pages are that they miss.
-    misses: Vicinity,
-    /// The same in the order of the units.
-    stretches: Vec<Stretch>,
-    /// Replays since it began.
-    replays: u64,
-    /// How many units got where they are since the last one.
-    moved: usize,
+    /// How many have none.
+    through: usize,
+    /// The last replay after which units moved, and how many of them.
+    moved: (u64, usize),
     round: RoundFaults,
-}
-
-/// Units in a row that miss pages in the same place.
-#[derive(Debug, Clone, Copy)]
-struct Stretch {
-    place: Place,
-    /// The number of the unit behind them.
-    end: usize,
 }
 
 /// The faults of one round, in order, made as they are asked for.
@@ -89,7 +83,8 @@ struct RoundFaults {
     sectors: Sectors,
     /// The fault that comes next, if there is one.
     next: Option<NextFaults>,
-    raised: u64,
+    /// The replays before the round; `None` before the first.
+    after: Option<u64>,
     /// Turns taken.
     slots: u64,
 }
@@ -98,7 +93,7 @@ struct RoundFaults {
 #[derive(Debug, Clone, Default)]
 struct Queue {
     first: Option<Turn>,
-    then: Then,
+    then: Behind,
 }
 
 /// The unit that faults now.
@@ -129,7 +124,7 @@ impl Turn {
 
 /// The units behind the first of a queue.
 #[derive(Debug, Clone)]
-enum Then {
+enum Behind {
     /// All units from this one on that moved since the last replay, or that did not, and behind those
     /// that did not the others. Rounds seldom get far in it, so it is not written down.
     Units { from: u32, moved: bool, replays: u64 },
@@ -137,7 +132,7 @@ enum Then {
     Listed { list: Vec<(u32, Position)>, from: usize },
 }
 
-impl Default for Then {
+impl Default for Behind {
     fn default() -> Self {
         Self::Units { from: 0, moved: true, replays: 0 }
     }
@@ -145,8 +140,8 @@ impl Default for Then {
 
 impl Queue {
     /// All units: those that stayed where they were fault before those that moved.
-    fn of(units: &[Waiting], (moved, replays): (usize, u64), grid: &Grid) -> Self {
-        let then = Then::Units { from: 0, moved: moved == units.len(), replays };
+    fn of(units: &[Waiting], all_moved: bool, replays: u64, grid: &Grid) -> Self {
+        let then = Behind::Units { from: 0, moved: all_moved, replays };
         let mut queue = Self { first: None, then };
         queue.step(units, grid);
         queue
@@ -155,16 +150,16 @@ impl Queue {
     /// The next unit has its turn.
     fn step(&mut self, units: &[Waiting], grid: &Grid) {
         let next = match &mut self.then {
-            Then::Listed { list, from } => {
+            Behind::Listed { list, from } => {
                 let next = list.get(*from).copied();
                 *from += 1;
                 next
             }
-            Then::Units { from, moved, replays } => loop {
+            Behind::Units { from, moved, replays } => loop {
                 match units.get(*from as usize) {
                     Some(waiting) => {
                         *from += 1;
-                        if (waiting.moved_after == *replays) == *moved {
+                        if (waiting.moved_after == *replays) == *moved && !waiting.is_through {
                             break Some((*from - 1, waiting.at));
                         }
                     }
@@ -194,7 +189,12 @@ struct NextFaults {
 impl Multiprocessor {
     /// Thread blocks that are not through.
     pub(super) fn blocks(&self) -> usize {
-        self.units.chunk_by(|a, b| a.block == b.block).count()
+        let blocks = self.waiting().map(|unit| unit.block);
+        blocks
+            .fold((None, 0), |(last, count), block| {
+                (Some(block), count + usize::from(last != Some(block)))
+            })
+            .1
     }
 
     /// Takes a thread block. Returns whether it faults anywhere; if not, it is through. `draw`
@@ -202,8 +202,7 @@ impl Multiprocessor {
     pub(super) fn take(
         &mut self,
         block: u64,
-        grid: &Grid,
-        missing: &impl Missing,
+        &OnGrid { grid, missing, replays }: &OnGrid<'_, impl Missing>,
         mut draw: impl FnMut(u64) -> u64,
     ) -> bool {
         let before = self.units.len();
@@ -214,62 +213,76 @@ impl Multiprocessor {
                 self.units.extend(own.filter_map(|unit| {
                     let miss = grid.seek(unit, Position::default(), missing)?;
                     let Miss { at, page, walk } = miss;
-                    let (unit, moved_after, is_through) = (*unit, self.replays, false);
+                    let (unit, moved_after, is_through) = (*unit, replays, false);
                     Some(Waiting { unit, block, at, page, walk, moved_after, is_through })
                 }));
             }
         }
-        self.moved += self.units.len() - before;
-        self.note_misses(before);
+        self.note_moved(self.units.len() - before, replays);
         self.units.len() > before
     }
 
-    /// Notes where the pages are that units from this one on miss.
-    fn note_misses(&mut self, from: usize) {
-        let mut end = from;
-        while let Some(first) = self.units.get(end) {
-            let place = Place::of(first.page);
-            let is_there = |unit: &&Waiting| Place::of(unit.page) == place;
-            end += self.units[end..].iter().take_while(is_there).count();
-            self.misses.insert(place);
-            self.stretches.push(Stretch { place, end });
-        }
+    /// The units that wait.
+    fn waiting(&self) -> impl Iterator<Item = &Waiting> {
+        self.units.iter().filter(|unit| !unit.is_through)
     }
 
-    /// Lets units go on to their next access that faults. Returns whether one did.
-    #[inline]
-    pub(super) fn run(&mut self, grid: &Grid, missing: &impl Missing) -> bool {
-        (self.moved, self.replays) = (0, self.replays + 1);
-        missing.came().meets(&self.misses) && self.run_those_that_may(grid, missing)
+    /// How many units got where they are since the last replay.
+    fn moved(&self, replays: u64) -> usize {
+        if self.moved.0 == replays { self.moved.1 } else { 0 }
     }
 
-    fn run_those_that_may(&mut self, grid: &Grid, missing: &impl Missing) -> bool {
-        let came = missing.came();
-        let (mut progress, mut any_through, mut start) = (false, false, 0);
-        for &Stretch { place, end } in &self.stretches {
-            let units = &mut self.units[start..end];
-            start = end;
-            for waiting in units.iter_mut().filter(|_| came.holds(place)) {
-                if !missing.contains(waiting.walk, waiting.page) {
-                    progress = true;
-                    self.moved += usize::from(waiting.go_on(grid, missing, self.replays));
-                    any_through |= waiting.is_through;
-                }
-            }
-        }
-        if any_through {
-            self.units.retain(|waiting| !waiting.is_through);
-        }
-        if progress {
-            self.misses = Vicinity::default();
-            self.stretches.clear();
-            self.note_misses(0);
-        }
-        progress
+    fn note_moved(&mut self, units: usize, replays: u64) {
+        self.moved = (replays, self.moved(replays) + units);
     }
 
-    fn queue(&mut self, grid: &Grid) {
-        self.round.queue = Queue::of(&self.units, (self.moved, self.replays), grid);
+    /// The faults of units, each with the number of the unit, from this one on.
+    pub(super) fn misses(&self, from: usize) -> impl Iterator<Item = (RaisedFault, u32)> {
+        let units = self.units.iter().zip(0..).skip(from).filter(|(unit, _)| !unit.is_through);
+        units.map(|(unit, number)| (unit.fault(), number))
+    }
+
+    /// How many units wait.
+    pub(super) fn count(&self) -> usize {
+        self.units.len() - self.through
+    }
+
+    /// The number of the next unit that it takes.
+    pub(super) fn next_unit(&self) -> usize {
+        self.units.len()
+    }
+
+    /// Lets a unit go on, as its page came, to its next access that faults. `None` if no unit with this
+    /// number waits for that fault.
+    pub(super) fn run(
+        &mut self,
+        unit: u32,
+        fault: RaisedFault,
+        &OnGrid { grid, missing, replays }: &OnGrid<'_, impl Missing>,
+    ) -> Option<Then> {
+        let waiting = self.units.get_mut(unit as usize);
+        let waiting = waiting.filter(|unit| unit.fault() == fault && !unit.is_through)?;
+        let moves = waiting.go_on(grid, missing, replays);
+        let Waiting { page, walk, is_through, .. } = *waiting;
+        self.through += usize::from(is_through);
+        self.note_moved(moves.into(), replays);
+        Some(if is_through { Then::Leaves } else { Then::Waits { page, walk: walk as u32 } })
+    }
+
+    /// Drops units that have no more accesses that fault, if they are most. Returns whether it did:
+    /// then others have new numbers.
+    pub(super) fn drop_those_through(&mut self) -> bool {
+        let drops = 2 * self.through > self.units.len();
+        if drops {
+            self.units.retain(|unit| !unit.is_through);
+            self.through = 0;
+        }
+        drops
+    }
+
+    fn queue(&mut self, grid: &Grid, replays: u64) {
+        self.round.queue =
+            Queue::of(&self.units, self.moved(replays) == self.count(), replays, grid);
         self.round.ahead.clear();
         self.round.sectors.clear();
         self.round.ahead_by = 0;
@@ -294,7 +307,7 @@ impl Multiprocessor {
     /// The next page that a unit misses, and its faults on it.
     #[inline(always)]
     fn next_fault(&mut self, around: &OnGrid<'_, impl Missing>) -> Option<NextFaults> {
-        let OnGrid { grid, missing } = *around;
+        let &OnGrid { grid, missing, .. } = around;
         let round = &mut self.round;
         loop {
             let Some(turn) = &mut round.queue.first else {
@@ -302,7 +315,7 @@ impl Multiprocessor {
                     return None;
                 }
                 let list = std::mem::take(&mut round.ahead);
-                round.queue.then = Then::Listed { list, from: 0 };
+                round.queue.then = Behind::Listed { list, from: 0 };
                 round.queue.step(&self.units, grid);
                 round.ahead_by += 1;
                 continue;
@@ -337,10 +350,11 @@ pub(super) fn partition_order(mut draw: impl FnMut(u64) -> u64) -> [usize; PARTI
     order
 }
 
-/// A grid and the pages that its kernel misses.
+/// A grid and the pages that its kernel misses, after so many replays.
 pub(super) struct OnGrid<'a, M> {
     pub(super) grid: &'a Grid,
     pub(super) missing: &'a M,
+    pub(super) replays: u64,
 }
 
 impl<M: Missing> Around for OnGrid<'_, M> {
@@ -355,19 +369,18 @@ impl<M: Missing> Around for OnGrid<'_, M> {
 
 impl<M: Missing> Raises<OnGrid<'_, M>> for Multiprocessor {
     fn is_waiting(&self) -> bool {
-        !self.units.is_empty()
+        self.count() > 0
     }
 
-    fn begin(&mut self) {
-        (self.round.raised, self.round.slots, self.round.next) = (0, 0, None);
-    }
+    /// A round begins with its first fault: most multiprocessors have none in most rounds.
+    fn begin(&mut self) {}
 
     fn first_fault(&self) -> Option<RaisedFault> {
-        self.units.first().map(|&Waiting { page, walk, .. }| RaisedFault { page, walk })
+        self.waiting().next().map(Waiting::fault)
     }
 
     fn first_page(&mut self, around: &OnGrid<'_, M>) -> Option<u64> {
-        self.queue(around.grid);
+        self.queue(around.grid, around.replays);
         self.next_fault(around).map(|next| next.fault.page)
     }
 
@@ -382,14 +395,14 @@ impl<M: Missing> Raises<OnGrid<'_, M>> for Multiprocessor {
 
     #[inline]
     fn raise(&mut self, params: &ArrivalParams, around: &OnGrid<'_, M>) -> Option<RaisedFault> {
-        if self.round.raised == 0 {
-            self.queue(around.grid);
+        if self.round.after != Some(around.replays) {
+            (self.round.after, self.round.slots) = (Some(around.replays), 0);
+            self.queue(around.grid, around.replays);
             self.admit(params, around);
         }
-        let RoundFaults { next, slots, raised, .. } = &mut self.round;
+        let RoundFaults { next, slots, .. } = &mut self.round;
         let next = next.as_mut()?;
         *slots += u64::from(next.takes_a_turn()) + 1;
-        *raised += 1;
         let fault = next.fault;
         if next.left > 1 {
             next.left -= 1;

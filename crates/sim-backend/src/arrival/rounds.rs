@@ -82,54 +82,59 @@ pub(super) trait Raises<A> {
     fn raise(&mut self, params: &ArrivalParams, around: &A) -> Option<RaisedFault>;
 }
 
-/// Faults of a round, in the order in which they come.
+/// Multiprocessors in a round.
 struct Raising<'a, M, A> {
     params: &'a ArrivalParams,
     around: &'a A,
     multiprocessors: &'a mut [M],
     timings: &'a [Timing],
-    /// The multiprocessor that faulted last. It often is the next one, too, and is in no heap meanwhile.
-    last: Option<Next>,
-    others: Coming,
 }
 
 impl<M: Raises<A>, A> Raising<'_, M, A> {
-    /// Lets them fault, as long as the next fault comes before then. `take` gets when a fault comes and
-    /// the fault, and says before when the next has to come.
+    /// Lets multiprocessors fault in the order in which their faults come, as long as the next one comes
+    /// before then. `take` gets when a fault comes and the fault, and says before when the next has to
+    /// come. Returns which faults come next.
     #[inline]
-    fn run(&mut self, mut before_ns: u64, mut take: impl FnMut(u64, RaisedFault) -> u64) {
-        let &mut Self { params, around, timings, .. } = self;
-        while let Some(mut next) = self.soonest() {
+    fn run(
+        &mut self,
+        coming: Vec<Next>,
+        mut before_ns: u64,
+        mut take: impl FnMut(u64, RaisedFault) -> u64,
+    ) -> Vec<Next> {
+        let Self { params, around, multiprocessors, timings } = self;
+        let mut others = Coming::from(coming);
+        // The multiprocessor that faulted last often is the next one, too.
+        let mut last = None;
+        while let Some(mut next) = soonest(&mut others, last.take()) {
             if next.ns() >= before_ns {
-                self.last = Some(next);
-                return;
+                others.push(next);
+                break;
             }
             let at = next.multiprocessor();
-            let (multiprocessor, start_ns) = (&mut self.multiprocessors[at], timings[at].start_ns);
-            let other = self.others.peek().copied();
+            let (multiprocessor, start_ns) = (&mut multiprocessors[at], timings[at].start_ns);
+            let other = others.peek().copied();
             // One that has no room for another fault is through with the round.
             while let Some(fault) = multiprocessor.raise(params, around) {
                 before_ns = take(next.ns(), fault);
                 let delay_ns = multiprocessor.delay_ns(params, around);
                 next = Next::new(start_ns.saturating_add(delay_ns), at);
                 if next.ns() >= before_ns || other > Some(next) {
-                    self.last = Some(next);
+                    last = Some(next);
                     break;
                 }
             }
         }
+        others.into_vec()
     }
+}
 
-    /// Takes out the multiprocessor with the next fault.
-    #[inline]
-    fn soonest(&mut self) -> Option<Next> {
-        match self.last.take() {
-            None => self.others.pop(),
-            Some(last) => match self.others.peek_mut() {
-                Some(mut first) if *first > last => Some(std::mem::replace(&mut first, last)),
-                _ => Some(last),
-            },
-        }
+/// Takes out what comes first: of these, or the one beside them.
+#[inline(always)]
+fn soonest(others: &mut Coming, last: Option<Next>) -> Option<Next> {
+    let Some(last) = last else { return others.pop() };
+    match others.peek_mut() {
+        Some(mut first) if *first > last => Some(std::mem::replace(&mut first, last)),
+        _ => Some(last),
     }
 }
 
@@ -231,7 +236,11 @@ impl<'a> Rounds<'a> {
 
     /// Draws when each multiprocessor begins to fault, unless that is known from the last round. In
     /// the first round of a fill or copy they all begin at once (TIMING-35). Returns their first faults.
-    fn start<A: Around>(&mut self, multiprocessors: &mut [impl Raises<A>], around: &A) -> Coming {
+    fn start<A: Around>(
+        &mut self,
+        multiprocessors: &mut [impl Raises<A>],
+        around: &A,
+    ) -> Vec<Next> {
         self.timings.resize(multiprocessors.len(), Timing::default());
         let waiting = std::mem::take(&mut self.waiting);
         let first = !std::mem::replace(&mut self.faulted, true);
@@ -253,7 +262,7 @@ impl<'a> Rounds<'a> {
     /// Reads a batch, and notes what is left over from before the replay.
     fn collect<A: Around>(
         &mut self,
-        others: Coming,
+        mut coming: Vec<Next>,
         multiprocessors: &mut [impl Raises<A>],
         around: &A,
     ) -> FaultBatch {
@@ -261,58 +270,65 @@ impl<'a> Rounds<'a> {
         let read_ns = if self.reads_once { 0 } else { params.fault_ns };
         let most = params.batch_faults.max(1) as usize;
         let mut read = std::mem::take(&mut self.left_over);
-        read.reserve(most.min(READ_AT_ONCE).saturating_sub(read.len()));
-        let looks_ns = match others.peek() {
-            Some(soonest) if read.is_empty() => {
-                let first = multiprocessors[soonest.multiprocessor()].first_page(around);
-                soonest.ns().saturating_add(first.map_or(0, |page| self.walk_ns(page, around)))
-            }
-            _ => self.reading.reads_late_after_ns,
+        let looks_ns = match read.is_empty() {
+            true => self.first_look_ns(&coming, multiprocessors, around),
+            false => self.reading.reads_late_after_ns,
         };
         let mut now_ns = looks_ns.saturating_add(read_ns.saturating_mul(read.len() as u64));
         let timings = &self.timings;
-        let mut raising = Raising { params, around, multiprocessors, timings, last: None, others };
+        let mut raising = Raising { params, around, multiprocessors, timings };
+        // Most batches are full of what was left over.
         if read.len() < most {
-            raising.run(now_ns.saturating_add(1), |_, fault| {
+            read.reserve(most.min(READ_AT_ONCE).saturating_sub(read.len()));
+            coming = raising.run(coming, now_ns.saturating_add(1), |_, fault| {
                 read.push(fault);
                 now_ns = now_ns.saturating_add(read_ns);
                 if read.len() < most { now_ns.saturating_add(1) } else { 0 }
             });
         }
         let batch = FaultBatch::of(&read);
-        let replay_ns =
-            now_ns.saturating_add(params.service_block_ns.saturating_mul(batch.blocks()));
+        let blocks = batch.blocks().count() as u64;
+        let replay_ns = now_ns.saturating_add(params.service_block_ns.saturating_mul(blocks));
         read.clear();
-        self.left_over = read;
         if batch.duplicate_percent() <= params.drop_all_percent {
             let all_leave = self.reads_once;
-            leave(raising, looks_ns..replay_ns, all_leave, &mut self.left_over);
+            coming.retain(|next| {
+                let start_ns = timings[next.multiprocessor()].start_ns;
+                next.ns() < replay_ns && (all_leave || start_ns > looks_ns)
+            });
+            leave(raising, coming, looks_ns..replay_ns, &mut read);
         }
+        self.left_over = read;
         for &at in &self.waiting {
             let timing = &mut self.timings[at];
             timing.carried_ns = timing.start_ns.checked_sub(replay_ns);
         }
         batch
     }
+
+    /// When the driver looks, if no fault was left over: behind the walk to the page of the first.
+    fn first_look_ns<A: Around>(
+        &self,
+        coming: &[Next],
+        multiprocessors: &mut [impl Raises<A>],
+        around: &A,
+    ) -> u64 {
+        let Some(soonest) = coming.iter().max() else { return 0 };
+        let first = multiprocessors[soonest.multiprocessor()].first_page(around);
+        soonest.ns().saturating_add(first.map_or(0, |page| self.walk_ns(page, around)))
+    }
 }
 
-/// The faults left over: those that came before the replay and after the driver looked, of
-/// multiprocessors that began then or of all. What came before and was not read is dropped.
+/// The faults left over: those of these multiprocessors that come before the replay and after the driver
+/// looked. What came before and was not read is dropped.
 fn leave<M: Raises<A>, A>(
-    raising: Raising<'_, M, A>,
+    mut raising: Raising<'_, M, A>,
+    coming: Vec<Next>,
     Range { start: looks_ns, end: replay_ns }: Range<u64>,
-    all_leave: bool,
     left_over: &mut Vec<RaisedFault>,
 ) {
-    let timings = raising.timings;
-    let mut late = raising.others.into_vec();
-    late.extend(raising.last);
-    late.retain(|next| {
-        next.ns() < replay_ns && (all_leave || timings[next.multiprocessor()].start_ns > looks_ns)
-    });
-    let mut raising = Raising { last: None, others: late.into(), ..raising };
     let most = raising.params.batch_faults as usize;
-    raising.run(replay_ns, |ns, fault| {
+    raising.run(coming, replay_ns, |ns, fault| {
         if ns > looks_ns {
             left_over.push(fault);
         }

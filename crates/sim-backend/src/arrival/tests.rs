@@ -2,6 +2,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 
+use super::multiprocessor::Multiprocessor;
 use super::rounds::Raises;
 use super::*;
 use crate::GpuProfile;
@@ -175,8 +176,8 @@ fn a_warp_that_reads_misses_its_32_pages_and_one_that_writes_up_to_56() {
         let grid = Grid::new(&params, accesses.by(Threads::Grid { blocks: 1, threads: 32 }));
         let memory = wide(runs_ahead).memory();
         let mut multiprocessor = Multiprocessor::default();
-        assert!(multiprocessor.take(0, &grid, &memory, |_| 0));
-        let around = OnGrid { grid: &grid, missing: &memory };
+        let around = OnGrid { grid: &grid, missing: &memory, replays: 0 };
+        assert!(multiprocessor.take(0, &around, |_| 0));
         Raises::<OnGrid<'_, Memory>>::begin(&mut multiprocessor);
         let next = || multiprocessor.raise(&params, &around);
         std::iter::from_fn(next).map(|fault| fault.page).collect::<BTreeSet<u64>>()

@@ -20,13 +20,14 @@ use super::mask::PageMask;
 use super::missed::{Known, Missed, MissedByWalk};
 use super::prefetcher;
 use super::processor::ProcId;
+use super::protection::Protection;
 use super::report::{ReportSink, WorkCause};
 use super::service;
 use super::thrash;
 use super::walk::{HeldOff, Touched, Walk, fault_record};
 #[cfg(test)]
 use crate::arrival::RaisedFault;
-use crate::arrival::{Arrival, FaultBatch, FaultedPages, Vicinity};
+use crate::arrival::{Arrival, FaultBatch, FaultedPages, PLACE_PAGES};
 
 #[cfg(test)]
 mod steps;
@@ -47,8 +48,10 @@ fn batch_on(pages: &[u64]) -> FaultBatch {
 pub(super) struct Serviced {
     /// When the first of those that thrash is free again, if there is one.
     pub(super) until_ns: Option<u64>,
-    /// Whether no page became accessible.
+    /// Whether no page became accessible, as the access needs it.
     in_vain: bool,
+    /// The pages that may have become accessible for any access.
+    came: PageMask,
 }
 
 /// A walk of a kernel: its access, and the page behind its memory.
@@ -88,7 +91,7 @@ impl Paging {
         let mut touched = Touched { now_ns, ..Touched::default() };
         let mut held = HeldOff::default();
         let mut known: Vec<Known> = walks.iter().map(|_| Known::default()).collect();
-        let mut came = Vicinity::ANYWHERE;
+        let mut came = None;
         self.advance(now_ns, sink);
         loop {
             let of_walk = |(reach, known): (&WalkReach, Known)| {
@@ -100,7 +103,7 @@ impl Paging {
             known = missed.into_known();
             let (evictions, has_pins) = (self.evictions, !self.pins.is_empty());
             let who = (by, &accesses[..]);
-            self.batch(who, &batch, &mut held, &mut touched, sink);
+            let places = self.batch(who, &batch, &mut held, &mut touched, sink);
             // A batch maps pages of its own blocks. One that is evicted may be mapped where it went,
             // and a page is mapped no more when its pin expires.
             let is_only_there = self.evictions == evictions && !has_pins;
@@ -108,15 +111,16 @@ impl Paging {
             let is_only_there = is_only_there && self.shortcuts;
             if is_only_there {
                 known.iter_mut().for_each(|known| known.forget_blocks_of(&batch));
-                came = batch.places().collect();
+                came = Some(places);
             } else {
                 known.iter_mut().for_each(Known::forget);
-                came = Vicinity::ANYWHERE;
+                came = None;
             }
         }
     }
 
-    /// Services a batch. Walks have the accesses that are given, by their number.
+    /// Services a batch. Walks have the accesses that are given, by their number. Returns a page of
+    /// each aligned 256 KiB with pages that may have become accessible.
     pub(super) fn batch(
         &mut self,
         (by, accesses): (ProcId, &[Access]),
@@ -124,12 +128,13 @@ impl Paging {
         held: &mut HeldOff,
         touched: &mut Touched,
         sink: &mut dyn ReportSink,
-    ) {
+    ) -> Vec<u64> {
+        let mut places = Vec::new();
         touched.faults += 1;
         touched.pass(sink.fault_latency_ns(by.into(), 0));
         self.advance(touched.now_ns, sink);
         let mut faults = batch.in_order();
-        let Some(first_page) = faults.first_page() else { return };
+        let Some(first_page) = faults.first_page() else { return places };
         let on_first = batch.walks_on(first_page).map(|walk| accesses[walk]);
         // The driver services a page once for all accesses, by the strongest.
         let first_access = on_first.max().unwrap_or(Access::Read);
@@ -149,12 +154,14 @@ impl Paging {
                 // The device faults on all of them again as soon as one is free.
                 until_ns = until_ns.into_iter().chain(serviced.until_ns).min();
                 in_vain &= serviced.in_vain;
+                places.extend(places_of(block.start, &serviced.came));
                 self.walked.note(by, Some(block.clone()));
             }
         }
         if let Some(until_ns) = until_ns.filter(|_| in_vain) {
             self.hold_off(until_ns, by, record, touched, sink);
         }
+        places
     }
 
     /// Services faults on pages of the block that begins with `first_page`, except where they thrash.
@@ -183,7 +190,7 @@ impl Paging {
         touched: &mut Touched,
         sink: &mut dyn ReportSink,
     ) -> Result<Serviced, OwnChunk> {
-        let nothing = Serviced { until_ns: None, in_vain: true };
+        let nothing = Serviced { until_ns: None, in_vain: true, came: PageMask::EMPTY };
         let Some(range) = self.ranges.containing_mut(first_page) else { return Ok(nothing) };
         let mut block = range.take_or_new(first_page);
         let policy = range.policy;
@@ -206,9 +213,9 @@ impl Paging {
             context.arrive_plainly(&mut block, by, &pages, prefetched);
             let took_ns = context.finish();
             touched.pass(took_ns);
-            let in_vain = block.mapped(by, needs).minus(before).is_empty();
+            let came = block.mapped(by, needs).minus(before);
             self.put(block);
-            return Ok(Serviced { until_ns: None, in_vain });
+            return Ok(Serviced { until_ns: None, in_vain: came.is_empty(), came });
         }
         let mut context = self.context(&block, policy, cause, touched.now_ns, sink);
         let plans = service::plan(&mut context, &mut block, faulted, by, access);
@@ -229,8 +236,9 @@ impl Paging {
             touched.pass(took_ns);
         }
         let in_vain = block.mapped(by, needs).minus(before).is_empty();
+        let came = block.mapped(by, Protection::Read);
         self.put(block);
-        Ok(Serviced { until_ns: plans.until_ns, in_vain })
+        Ok(Serviced { until_ns: plans.until_ns, in_vain, came })
     }
 }
 
@@ -254,6 +262,15 @@ fn report_held(
     }
 }
 
+/// A page of each aligned 256 KiB with pages of a block that begins with `first_page`, some twice.
+fn places_of(first_page: u64, pages: &PageMask) -> impl Iterator<Item = u64> {
+    let start_of = move |word: usize| first_page + word as u64 * PLACE_PAGES;
+    // Those of a block that begins elsewhere lie in two.
+    let is_split = !first_page.is_multiple_of(PLACE_PAGES);
+    let ends = move |start: u64| [Some(start), is_split.then_some(start + PLACE_PAGES - 1)];
+    pages.words_in_use().map(start_of).flat_map(ends).flatten()
+}
+
 /// Kinds of accesses, the strongest first: the order in which the driver services a block.
 const SERVICED: [Access; 3] = [Access::Atomic, Access::Write, Access::Read];
 
@@ -265,13 +282,19 @@ fn by_access(
     accesses: &[Access],
 ) -> [PageMask; 3] {
     let [mut reads, mut writes, mut atomics] = [PageMask::EMPTY; 3];
+    let place = |first: u64| first.cast_signed() - first_page.cast_signed();
+    if let [access] = accesses {
+        let mut all = PageMask::EMPTY;
+        faulted.for_each(|pages| all.insert_word(place(pages.first), pages.bits));
+        return SERVICED.map(|kind| if kind == *access { all } else { PageMask::EMPTY });
+    }
     for FaultedPages { first, walk, bits } in faulted {
         let of_access = match accesses[walk] {
             Access::Read => &mut reads,
             Access::Write => &mut writes,
             Access::Atomic => &mut atomics,
         };
-        of_access.insert_word(first.cast_signed() - first_page.cast_signed(), bits);
+        of_access.insert_word(place(first), bits);
     }
     writes = writes.minus(atomics);
     reads = reads.minus(writes | atomics);

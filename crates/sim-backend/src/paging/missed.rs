@@ -13,7 +13,7 @@ use super::engine::Paging;
 use super::mask::{PAGES, PageMask};
 use super::processor::ProcId;
 use super::protection::Protection;
-use crate::arrival::{FaultBatch, Missing, Nearby, Vicinity};
+use crate::arrival::{FaultBatch, Missing, Nearby};
 
 /// Answers about the pages that a walk misses. Those about the blocks of a batch end with it, and all
 /// where memory is evicted or pins expire.
@@ -38,7 +38,7 @@ impl Default for Known {
 impl Known {
     /// Forgets the blocks of a batch.
     pub(super) fn forget_blocks_of(&mut self, batch: &FaultBatch) {
-        for page in batch.places() {
+        for page in batch.blocks() {
             *self.look_at(page) = Look::NONE;
         }
     }
@@ -250,7 +250,7 @@ impl Missed<'_> {
 /// The pages that each walk of a kernel misses, and where pages came since the last batch.
 pub(super) struct MissedByWalk<'a> {
     pub(super) by_walk: Vec<Missed<'a>>,
-    pub(super) came: Vicinity,
+    pub(super) came: Option<Vec<u64>>,
 }
 
 impl MissedByWalk<'_> {
@@ -260,9 +260,8 @@ impl MissedByWalk<'_> {
 }
 
 impl Missing for MissedByWalk<'_> {
-    #[inline]
-    fn came(&self) -> &Vicinity {
-        &self.came
+    fn came(&self) -> Option<&[u64]> {
+        self.came.as_deref()
     }
 
     #[inline(always)]

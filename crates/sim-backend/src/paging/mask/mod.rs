@@ -218,6 +218,13 @@ impl PageMask {
         self.with(before, |word, before| word << by | before >> 1 >> (63 - by))
     }
 
+    /// The numbers of the runs of 64 pages that hold one of these pages, ascending.
+    #[inline]
+    pub(crate) fn words_in_use(&self) -> impl Iterator<Item = usize> {
+        let words = self.0;
+        (0..WORDS).filter(move |word| words[*word] != 0)
+    }
+
     /// The pages, ascending.
     #[inline]
     pub(crate) fn pages(self) -> impl Iterator<Item = usize> {
