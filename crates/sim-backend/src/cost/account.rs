@@ -112,11 +112,15 @@ impl Visited {
         is_new
     }
 
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.aligned.is_empty() && self.others.is_empty()
+    }
+
+    #[cold]
     fn clear(&mut self) {
-        if !self.aligned.is_empty() || !self.others.is_empty() {
-            self.aligned.clear();
-            self.others.clear();
-        }
+        self.aligned.clear();
+        self.others.clear();
     }
 }
 
@@ -132,7 +136,9 @@ impl Account {
         (self.call, self.refused, self.warmth) = (call, false, warmth);
         self.tally = Tally::default();
         self.faults = Faults::default();
-        self.visited.clear();
+        if !self.visited.is_empty() {
+            self.visited.clear();
+        }
     }
 
     /// An account of the same call without events.

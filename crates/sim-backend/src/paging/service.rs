@@ -151,8 +151,10 @@ pub(super) fn apply(context: &mut Context<'_>, block: &mut Block, plan: &Plan) {
 
     // Pages of the prefetch region are mapped as if they were read.
     let mut levels = context.promoted(block, by, destination, plan.faulted, plan.needs);
-    let read = context.promoted(block, by, destination, prefetched, Protection::Read);
-    levels.iter_mut().zip(read).for_each(|(level, read)| *level |= read);
+    if !prefetched.is_empty() {
+        let read = context.promoted(block, by, destination, prefetched, Protection::Read);
+        levels.iter_mut().zip(read).for_each(|(level, read)| *level |= read);
+    }
     // Most faults map all of their pages to one level.
     let used = |level: &(&PageMask, Protection)| !level.0.is_empty();
     let levels_used = || levels.iter().zip(Protection::ALL).filter(used);
