@@ -43,20 +43,18 @@ impl Waiting {
         RaisedFault { page: self.page, walk: self.walk }
     }
 
-    /// Goes on to the next access that faults, if there is one. Returns whether that is another one.
+    /// Goes on to the next access that faults, if there is one.
     #[inline(never)]
-    fn go_on(&mut self, grid: &Grid, missing: &impl Missing, replays: u64) -> bool {
+    fn go_on(&mut self, grid: &Grid, missing: &impl Missing, replays: u64) {
         let Some(Miss { at, page, walk }) = grid.seek(&self.unit, self.at, missing) else {
             self.is_through = true;
-            return false;
+            return;
         };
         let place = |at: Position| (at.iteration, at.part);
-        let moves = place(at) != place(self.at);
-        if moves {
+        if place(at) != place(self.at) {
             self.moved_after = replays;
         }
         (self.at, self.page, self.walk) = (at, page, walk);
-        moves
     }
 }
 
@@ -67,8 +65,6 @@ pub(super) struct Multiprocessor {
     units: Vec<Waiting>,
     /// How many have none.
     through: usize,
-    /// The last replay after which units moved, and how many of them.
-    moved: (u64, usize),
     round: RoundFaults,
 }
 
@@ -140,8 +136,8 @@ impl Default for Behind {
 
 impl Queue {
     /// All units: those that stayed where they were fault before those that moved.
-    fn of(units: &[Waiting], all_moved: bool, replays: u64, grid: &Grid) -> Self {
-        let then = Behind::Units { from: 0, moved: all_moved, replays };
+    fn of(units: &[Waiting], replays: u64, grid: &Grid) -> Self {
+        let then = Behind::Units { from: 0, moved: false, replays };
         let mut queue = Self { first: None, then };
         queue.step(units, grid);
         queue
@@ -218,22 +214,12 @@ impl Multiprocessor {
                 }));
             }
         }
-        self.note_moved(self.units.len() - before, replays);
         self.units.len() > before
     }
 
     /// The units that wait.
     fn waiting(&self) -> impl Iterator<Item = &Waiting> {
         self.units.iter().filter(|unit| !unit.is_through)
-    }
-
-    /// How many units got where they are since the last replay.
-    fn moved(&self, replays: u64) -> usize {
-        if self.moved.0 == replays { self.moved.1 } else { 0 }
-    }
-
-    fn note_moved(&mut self, units: usize, replays: u64) {
-        self.moved = (replays, self.moved(replays) + units);
     }
 
     /// The faults of units, each with the number of the unit, from this one on.
@@ -262,10 +248,9 @@ impl Multiprocessor {
     ) -> Option<Then> {
         let waiting = self.units.get_mut(unit as usize);
         let waiting = waiting.filter(|unit| unit.fault() == fault && !unit.is_through)?;
-        let moves = waiting.go_on(grid, missing, replays);
+        waiting.go_on(grid, missing, replays);
         let Waiting { page, walk, is_through, .. } = *waiting;
         self.through += usize::from(is_through);
-        self.note_moved(moves.into(), replays);
         Some(if is_through { Then::Leaves } else { Then::Waits { page, walk: walk as u32 } })
     }
 
@@ -281,8 +266,7 @@ impl Multiprocessor {
     }
 
     fn queue(&mut self, grid: &Grid, replays: u64) {
-        self.round.queue =
-            Queue::of(&self.units, self.moved(replays) == self.count(), replays, grid);
+        self.round.queue = Queue::of(&self.units, replays, grid);
         self.round.ahead.clear();
         self.round.sectors.clear();
         self.round.ahead_by = 0;

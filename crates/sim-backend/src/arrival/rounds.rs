@@ -242,20 +242,19 @@ impl<'a> Rounds<'a> {
         around: &A,
     ) -> Vec<Next> {
         self.timings.resize(multiprocessors.len(), Timing::default());
-        let waiting = std::mem::take(&mut self.waiting);
         let first = !std::mem::replace(&mut self.faulted, true);
         let spread_ns = if first && around.begins_at_once() { 0 } else { self.reading.spread_ns };
-        let within_ns = spread_ns.saturating_mul(waiting.len() as u64);
+        let within_ns = spread_ns.saturating_mul(self.waiting.len() as u64);
         let first_delay_ns = self.params.delay_ns(0, 0, 0);
-        let begin = |&at: &usize| {
+        let mut coming = Vec::with_capacity(self.waiting.len());
+        for nth in 0..self.waiting.len() {
+            let at = self.waiting[nth];
             multiprocessors[at].begin();
             let carried_ns = self.timings[at].carried_ns.take();
             let start_ns = carried_ns.unwrap_or_else(|| self.below(within_ns));
             self.timings[at].start_ns = start_ns;
-            Next::new(start_ns.saturating_add(first_delay_ns), at)
-        };
-        let coming = waiting.iter().map(begin).collect();
-        self.waiting = waiting;
+            coming.push(Next::new(start_ns.saturating_add(first_delay_ns), at));
+        }
         coming
     }
 

@@ -276,6 +276,23 @@ fn a_million_blocks_take_work_by_pages_and_not_by_threads() {
     assert_eq!(BTreeSet::from_iter(pages), BTreeSet::from([7, 1 << 20, end - 1]));
 }
 
+#[test]
+fn units_that_are_through_make_room_for_others() {
+    // A warp a page, twice, of which 20,000 come one after the other.
+    let accesses =
+        Accesses { first_byte: 0, bytes: 80 << 20, stride_bytes: 128, runs_ahead: false };
+    let params = GpuProfile::h200().arrival;
+    let by = accesses.by(Threads::Grid { blocks: 10_000, threads: 32 });
+    let mut arrival = Arrival::new(&params, by, 1, 0);
+    let mut memory = Kernel { accesses, threads: Threads::Fill }.memory();
+    while let Some(batch) = arrival.next_batch(&memory) {
+        let [waiting, kept, waiters] = arrival.units.counts();
+        assert!(waiting > 0 && kept <= 2 * waiting, "{kept} kept for {waiting}");
+        assert!((waiting..=3 * waiting + 256).contains(&waiters), "{waiters} for {waiting}");
+        batch.pages().into_iter().for_each(|page| _ = memory.missing.remove(&page));
+    }
+}
+
 // ---- several walks ----------------------------------------------------------------------------
 
 /// Pages that are missing for every walk, below an end.

@@ -98,4 +98,12 @@ impl Units {
             (0..self.multiprocessors.len()).for_each(|at| self.wait(at, 0));
         }
     }
+
+    /// How many units wait, how many are kept, and how many waiters.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> [usize; 3] {
+        let sum =
+            |count: fn(&Multiprocessor) -> usize| self.multiprocessors.iter().map(count).sum();
+        [sum(Multiprocessor::count), sum(Multiprocessor::next_unit), self.waiters.count()]
+    }
 }

@@ -210,9 +210,9 @@ impl Missed<'_> {
         if page >= self.end_page {
             return None;
         }
+        // Pages behind the end of a block are not accessible.
         let next = self.look(page, |look| {
-            (look.first + look.accessible.next_clear((page - look.first) as usize) as u64)
-                .min(look.end)
+            look.first + look.accessible.next_clear((page - look.first) as usize) as u64
         });
         Some(next).filter(|page| *page < self.end_page)
     }
