@@ -20,7 +20,6 @@ use super::mask::PageMask;
 use super::missed::{Known, Missed, MissedByWalk};
 use super::prefetcher;
 use super::processor::ProcId;
-use super::protection::Protection;
 use super::report::{ReportSink, WorkCause};
 use super::service;
 use super::thrash;
@@ -43,15 +42,13 @@ fn batch_on(pages: &[u64]) -> FaultBatch {
     FaultBatch::of(&raised)
 }
 
-/// The outcome of the service of faults on pages of a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Serviced {
-    /// When the first of those that thrash is free again, if there is one.
-    pub(super) until_ns: Option<u64>,
-    /// Whether no page became accessible, as the access needs it.
-    in_vain: bool,
-    /// The pages that may have become accessible for any access.
-    came: PageMask,
+/// Faults on pages of one block.
+pub(super) struct Faulted<'a> {
+    /// The block begins with this page.
+    pub(super) first_page: u64,
+    pub(super) pages: &'a PageMask,
+    /// Where pages are added that become accessible, and others that already were, if that is of use.
+    pub(super) came: Option<&'a mut PageMask>,
 }
 
 /// A walk of a kernel: its access, and the page behind its memory.
@@ -149,12 +146,13 @@ impl Paging {
                 if pages.is_empty() {
                     continue;
                 }
-                let serviced =
-                    self.service((by, access), (block.start, pages), held, touched, sink);
+                let mut came = PageMask::EMPTY;
+                let faulted = Faulted { first_page: block.start, pages, came: Some(&mut came) };
+                let throttled = self.service((by, access), faulted, held, touched, sink);
                 // The device faults on all of them again as soon as one is free.
-                until_ns = until_ns.into_iter().chain(serviced.until_ns).min();
-                in_vain &= serviced.in_vain;
-                places.extend(places_of(block.start, &serviced.came));
+                until_ns = until_ns.into_iter().chain(throttled).min();
+                in_vain &= came.is_empty();
+                places.extend(places_of(block.start, &came));
                 self.walked.note(by, Some(block.clone()));
             }
         }
@@ -164,40 +162,40 @@ impl Paging {
         places
     }
 
-    /// Services faults on pages of the block that begins with `first_page`, except where they thrash.
+    /// Services faults on pages of a block, except where they thrash. Returns when the first of those is
+    /// free again, if there is one.
     pub(super) fn service(
         &mut self,
         (by, access): (ProcId, Access),
-        (first_page, pages): (u64, &PageMask),
+        mut faulted: Faulted<'_>,
         held: &mut HeldOff,
         touched: &mut Touched,
         sink: &mut dyn ReportSink,
-    ) -> Serviced {
-        let mut before = None;
+    ) -> Option<u64> {
         self.with_memory(sink, |paging, sink| {
-            let faulted = (first_page, pages, &mut before);
-            paging.service_once((by, access), faulted, held, touched, sink)
+            paging.service_once((by, access), &mut faulted, held, touched, sink)
         })
     }
 
-    /// The same, unless the block has to make room for its own pages first. `before` is what was
-    /// accessible before, once that was looked at.
+    /// The same, unless the block has to make room for its own pages first.
     fn service_once(
         &mut self,
         (by, access): (ProcId, Access),
-        (first_page, pages, before): (u64, &PageMask, &mut Option<PageMask>),
+        Faulted { first_page, pages, came }: &mut Faulted<'_>,
         held: &mut HeldOff,
         touched: &mut Touched,
         sink: &mut dyn ReportSink,
-    ) -> Result<Serviced, OwnChunk> {
-        let nothing = Serviced { until_ns: None, in_vain: true, came: PageMask::EMPTY };
-        let Some(range) = self.ranges.containing_mut(first_page) else { return Ok(nothing) };
+    ) -> Result<Option<u64>, OwnChunk> {
+        let (first_page, mut arrived) = (*first_page, |pages| {
+            if let Some(came) = came {
+                came.insert_mask(pages);
+            }
+        });
+        let Some(range) = self.ranges.containing_mut(first_page) else { return Ok(None) };
         let mut block = range.take_or_new(first_page);
         let policy = range.policy;
         let needs = access.needs(by, &self.params);
-        let accessible = block.mapped(by, needs);
-        let before = *before.get_or_insert(accessible);
-        let faulted = pages.minus(accessible);
+        let faulted = pages.minus(block.mapped(by, needs));
         let cause = (WorkCause::Fault, Some(by));
         if !faulted.is_empty() && self.is_plain(policy, &block, by) {
             let by_policy = (&self.params, &self.groups, policy);
@@ -206,16 +204,16 @@ impl Paging {
             let there = self.reserve(&mut block, by, pages, touched.now_ns, sink);
             if there.is_err() {
                 self.put(block);
-                return there.map(|()| nothing);
+                return there.map(|()| None);
             }
             let mut context = self.context(&block, policy, cause, touched.now_ns, sink);
             report_held(&mut context, &block, faulted, by, held);
             context.arrive_plainly(&mut block, by, &pages, prefetched);
             let took_ns = context.finish();
             touched.pass(took_ns);
-            let came = block.mapped(by, needs).minus(before);
             self.put(block);
-            return Ok(Serviced { until_ns: None, in_vain: came.is_empty(), came });
+            arrived(pages);
+            return Ok(None);
         }
         let mut context = self.context(&block, policy, cause, touched.now_ns, sink);
         let plans = service::plan(&mut context, &mut block, faulted, by, access);
@@ -227,18 +225,17 @@ impl Paging {
             let there = self.reserve(&mut block, destination, pages, touched.now_ns, sink);
             if there.is_err() {
                 self.put(block);
-                return there.map(|()| nothing);
+                return there.map(|()| None);
             }
             let mut context = self.context(&block, policy, cause, touched.now_ns, sink);
             report_held(&mut context, &block, plan.faulted, by, held);
             service::apply(&mut context, &mut block, plan);
             let took_ns = context.finish();
             touched.pass(took_ns);
+            arrived(pages);
         }
-        let in_vain = block.mapped(by, needs).minus(before).is_empty();
-        let came = block.mapped(by, Protection::Read);
         self.put(block);
-        Ok(Serviced { until_ns: plans.until_ns, in_vain, came })
+        Ok(plans.until_ns)
     }
 }
 

@@ -126,10 +126,11 @@ pub(super) fn pages_to_prefetch(
     } else if params.prefetch_gated_by_preferred && preferred.is_some() && !at_home {
         PageMask::EMPTY
     } else {
-        match (only, block.is_full_size() && block.thrashing().is_none()) {
-            (Some(page), true) => PageMask::range(dense_node(params, block, page, destination)),
-            (None, true) => dense_big_pages(params, block, &faulted, destination),
-            _ => dense_nodes(params, block, faulted, destination),
+        let is_whole = block.is_full_size() && block.thrashing().is_none();
+        match only.filter(|_| is_whole) {
+            Some(page) => PageMask::range(dense_node(params, block, page, destination)),
+            None if is_whole => dense_big_pages(params, block, &faulted, destination),
+            None => dense_nodes(params, block, faulted, destination),
         }
     };
     candidate = candidate.minus(faulted);
@@ -197,6 +198,7 @@ fn dense_node(
 
 /// The union of the nodes that faulted pages reach, in a full block in which no page thrashes: all of
 /// a page's 64 KiB page counts.
+#[inline(never)]
 fn dense_big_pages(
     params: &PagingParams,
     block: &Block,

@@ -12,6 +12,7 @@
 use pagewise_hal::{MemoryEvent, PAGE_BYTES};
 
 use super::access::Access;
+use super::batch::Faulted;
 use super::block::Block;
 use super::engine::Paging;
 use super::mask::{PAGES, PageMask};
@@ -181,8 +182,9 @@ impl Paging {
         let Some(range) = self.ranges.containing(page) else { return };
         let first_page = range.block_pages(page).start;
         let pages = PageMask::single((page - first_page) as usize);
-        let (who, faulted, mut held) = ((by, access), (first_page, &pages), HeldOff::default());
-        while let Some(until_ns) = self.service(who, faulted, &mut held, touched, sink).until_ns {
+        let (who, mut held) = ((by, access), HeldOff::default());
+        let faulted = || Faulted { first_page, pages: &pages, came: None };
+        while let Some(until_ns) = self.service(who, faulted(), &mut held, touched, sink) {
             self.hold_off(until_ns, by, record, touched, sink);
         }
     }
