@@ -307,7 +307,8 @@ impl PageAccesses {
             let (last, granule) = (byte + (lanes - 1) * stride, if is_write { LINE } else { READ });
             faults = lanes.min(last / granule - byte / granule + 1);
         }
-        self.byte += lanes * stride;
+        // Behind the last place of a range there may be no address.
+        self.byte = byte.saturating_add(lanes.saturating_mul(stride));
         self.lanes_in_range -= lanes;
         self.lane += lanes;
         Some(PageAccess { lanes, page, walk, faults, is_write })
@@ -432,7 +433,7 @@ mod tests {
     #[test]
     fn every_shape_visits_exactly_the_pages_of_the_program() {
         for (blocks, threads) in [(1, 32), (2, 1), (16, 256), (132, 1024), (3, 100), (1, 5000)] {
-            for stride in [1, 4, 60, 128, 3000, 4096, 5000, 65_536] {
+            for stride in [1, 4, 60, 128, 3000, 4096, 5000, 65_536, u64::MAX] {
                 for bytes in [1, 100, 70_000, 1 << 20] {
                     let grid = grid(bytes, stride, Threads::Grid { blocks, threads });
                     let name = format!("{blocks} x {threads}, {bytes} bytes every {stride}");

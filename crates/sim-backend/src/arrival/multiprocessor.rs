@@ -185,12 +185,8 @@ struct NextFaults {
 impl Multiprocessor {
     /// Thread blocks that are not through.
     pub(super) fn blocks(&self) -> usize {
-        let blocks = self.waiting().map(|unit| unit.block);
-        blocks
-            .fold((None, 0), |(last, count), block| {
-                (Some(block), count + usize::from(last != Some(block)))
-            })
-            .1
+        let blocks = self.units.chunk_by(|a, b| a.block == b.block);
+        blocks.filter(|units| units.iter().any(|unit| !unit.is_through)).count()
     }
 
     /// Takes a thread block. Returns whether it faults anywhere; if not, it is through. `draw`

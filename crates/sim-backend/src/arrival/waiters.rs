@@ -54,12 +54,14 @@ impl Waiters {
         self.nodes.len() - self.free.len()
     }
 
+    /// Takes all out.
     pub(super) fn clear(&mut self) {
         self.first.fill(NONE);
         self.nodes.clear();
         self.free.clear();
     }
 
+    /// Puts one in the list of its place.
     pub(super) fn insert(&mut self, waiter: Waiter) {
         self.first.resize(LISTS, NONE);
         let node = Node { waiter, next: NONE };
