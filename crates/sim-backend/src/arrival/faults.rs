@@ -14,8 +14,8 @@ pub(crate) struct RaisedFault {
     pub(crate) walk: usize,
 }
 
-/// Pages that are noted in one word.
-const WORD_PAGES: u64 = u64::BITS as u64;
+/// Pages that are noted in one word: aligned 256 KiB.
+pub(crate) const WORD_PAGES: u64 = u64::BITS as u64;
 
 /// Places at a time of which pages are noted together.
 const NOTED: usize = 32;
@@ -87,9 +87,9 @@ impl FaultBatch {
 
     /// Those of a range of pages, ascending.
     fn within(&self, pages: Range<u64>) -> impl Iterator<Item = FaultedPages> {
-        let mut from = FaultsFrom { left: &self.faulted, page: 0 };
-        from.pass(pages.start);
-        from.take_before(pages.end)
+        let mut faults = self.in_order();
+        faults.pass(pages.start);
+        faults.take_before(pages.end)
     }
 
     /// All of them, to be taken page by page.

@@ -39,10 +39,9 @@ mod waiters;
 mod walks;
 
 pub(crate) use executed::{ExecutedArrival, Waiting};
-pub(crate) use faults::{FaultBatch, FaultedPages, RaisedFault};
+pub(crate) use faults::{FaultBatch, FaultedPages, RaisedFault, WORD_PAGES};
 pub(crate) use missing::{Missing, Nearby};
 pub use params::{ArrivalParams, BulkShape, ReadingParams};
-pub(crate) use waiters::PLACE_PAGES;
 pub(crate) use walks::{Accesses, KernelWalks, RunsAhead, Threads, WalkAccesses};
 
 use grid::Grid;

@@ -1,9 +1,9 @@
 //! The units that wait for pages, by the place of the page.
 #![allow(clippy::arithmetic_side_effects, reason = "waiters are counted, fewer than 2^32")]
 
-/// Pages of a place: aligned 256 KiB.
-pub(crate) const PLACE_PAGES: u64 = 64;
-/// Lists of waiters: all places with the same number modulo this share one.
+use super::faults::WORD_PAGES;
+
+/// Lists of waiters: all places, of 256 KiB each, with the same number modulo this share one.
 const LISTS: usize = 1024;
 /// No waiter.
 const NONE: u32 = u32::MAX;
@@ -80,15 +80,15 @@ impl Waiters {
     /// Puts a node in the list of its place.
     fn link(&mut self, at: u32) {
         let node = &mut self.nodes[at as usize];
-        let first = &mut self.first[(node.waiter.page / PLACE_PAGES) as usize % LISTS];
+        let first = &mut self.first[(node.waiter.page / WORD_PAGES) as usize % LISTS];
         node.next = std::mem::replace(first, at);
     }
 
     /// Asks each waiter for a page of the place that holds `page` where it is from now on.
     pub(super) fn visit(&mut self, page: u64, mut then: impl FnMut(&Waiter) -> Then) {
-        let place = page / PLACE_PAGES;
+        let place = page / WORD_PAGES;
         self.visit_list(place as usize % LISTS, |waiter| {
-            let is_here = waiter.page / PLACE_PAGES == place;
+            let is_here = waiter.page / WORD_PAGES == place;
             if is_here { then(waiter) } else { Then::Stays }
         });
     }
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn waiters_are_found_where_they_wait_until_they_leave() {
         let mut waiters = Waiters::default();
-        let far = PLACE_PAGES * LISTS as u64;
+        let far = WORD_PAGES * LISTS as u64;
         let waiter = |(page, unit)| Waiter { page, walk: 0, multiprocessor: 0, unit };
         let pages = [0, 63, 64, far, far + 63];
         pages.into_iter().zip(0..).map(waiter).for_each(|waiter| waiters.insert(waiter));

@@ -26,7 +26,7 @@ use super::thrash;
 use super::walk::{HeldOff, Touched, Walk, fault_record};
 #[cfg(test)]
 use crate::arrival::RaisedFault;
-use crate::arrival::{Arrival, FaultBatch, FaultedPages, PLACE_PAGES};
+use crate::arrival::{Arrival, FaultBatch, FaultedPages, WORD_PAGES};
 
 #[cfg(test)]
 mod steps;
@@ -186,11 +186,8 @@ impl Paging {
         touched: &mut Touched,
         sink: &mut dyn ReportSink,
     ) -> Result<Option<u64>, OwnChunk> {
-        let (first_page, mut arrived) = (*first_page, |pages| {
-            if let Some(came) = came {
-                came.insert_mask(pages);
-            }
-        });
+        let first_page = *first_page;
+        let mut arrived = |pages| came.iter_mut().for_each(|came| came.insert_mask(pages));
         let Some(range) = self.ranges.containing_mut(first_page) else { return Ok(None) };
         let mut block = range.take_or_new(first_page);
         let policy = range.policy;
@@ -261,10 +258,10 @@ fn report_held(
 
 /// A page of each aligned 256 KiB with pages of a block that begins with `first_page`, some twice.
 fn places_of(first_page: u64, pages: &PageMask) -> impl Iterator<Item = u64> {
-    let start_of = move |word: usize| first_page + word as u64 * PLACE_PAGES;
+    let start_of = move |word: usize| first_page + word as u64 * WORD_PAGES;
     // Those of a block that begins elsewhere lie in two.
-    let is_split = !first_page.is_multiple_of(PLACE_PAGES);
-    let ends = move |start: u64| [Some(start), is_split.then_some(start + PLACE_PAGES - 1)];
+    let is_split = !first_page.is_multiple_of(WORD_PAGES);
+    let ends = move |start: u64| [Some(start), is_split.then_some(start + WORD_PAGES - 1)];
     pages.words_in_use().map(start_of).flat_map(ends).flatten()
 }
 

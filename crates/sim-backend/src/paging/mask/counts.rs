@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use super::sixteens::counts_of_sixteens;
 use super::{PAGES, PageMask};
 
 /// Whether counts use the instruction for it wherever it is not looked for: builds for x86-64 do
@@ -107,14 +108,7 @@ impl PageMask {
     /// How many pages of the aligned 16, 32 and 64 around a page are in the set.
     #[inline]
     pub(crate) fn counts_around(&self, page: usize) -> [usize; 3] {
-        const PAIRS: u64 = u64::MAX / 0b101;
-        const FOURS: u64 = u64::MAX / 0x11;
-        const SIXTEENS: u64 = u64::MAX / 0xffff * 0x00ff;
-        let word = self.0[page / 64];
-        let twos = word - (word >> 1 & (u64::MAX / 0b11));
-        let fours = (twos & PAIRS) + (twos >> 2 & PAIRS);
-        let eights = (fours + (fours >> 4)) & FOURS;
-        let sixteens = (eights + (eights >> 8)) & SIXTEENS;
+        let sixteens = counts_of_sixteens(self.0[page / 64]);
         let of_16 = |nth: usize| (sixteens >> (16 * nth) & 0xff) as usize;
         let (own, all) = (page % 64 / 16, of_16(0) + of_16(1) + of_16(2) + of_16(3));
         [of_16(own), of_16(own) + of_16(own ^ 1), all]

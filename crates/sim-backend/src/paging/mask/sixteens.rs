@@ -9,6 +9,9 @@ use super::{PageMask, WORDS};
 /// Aligned runs of 16 pages in a full va_block.
 pub(crate) const SIXTEENS: usize = 4 * WORDS;
 
+/// The first bit of each run of a word.
+const RUNS: u64 = u64::MAX / 0xffff;
+
 /// By the bits of four runs: all their pages.
 static PAGES_OF_FOUR: [u64; 16] = {
     let mut pages = [0; 16];
@@ -30,6 +33,18 @@ fn any_of_sixteens(word: u64) -> u64 {
     const LAST: u64 = 0x8000_8000_8000_8000;
     // The last bit of each 16: set by itself, or by the carry of any other.
     ((((word & !LAST) + !LAST) | word) & LAST) >> 15
+}
+
+/// The counts of the bits of each 16 bits, in their place.
+#[inline]
+pub(super) fn counts_of_sixteens(word: u64) -> u64 {
+    const PAIRS: u64 = u64::MAX / 0b11;
+    const FOURS: u64 = u64::MAX / 0b101;
+    const EIGHTS: u64 = u64::MAX / 0x11;
+    let pairs = word - (word >> 1 & PAIRS);
+    let fours = (pairs & FOURS) + (pairs >> 2 & FOURS);
+    let eights = (fours + (fours >> 4)) & EIGHTS;
+    (eights + (eights >> 8)) & (0xff * RUNS)
 }
 
 impl PageMask {
@@ -61,18 +76,10 @@ impl PageMask {
     /// `filled` counts as full.
     #[inline]
     pub(crate) fn counts_before_sixteens(&self, filled: &Self) -> [u16; SIXTEENS + 1] {
-        const PAIRS: u64 = u64::MAX / 0b11;
-        const FOURS: u64 = u64::MAX / 0b101;
-        const EIGHTS: u64 = u64::MAX / 0x11;
-        const RUNS: u64 = u64::MAX / 0xffff;
         let (mut before, mut all) = ([0; SIXTEENS + 1], 0);
         for (at, (word, filled)) in self.0.iter().zip(&filled.0).enumerate() {
-            let pairs = word - (word >> 1 & PAIRS);
-            let fours = (pairs & FOURS) + (pairs >> 2 & FOURS);
-            let eights = (fours + (fours >> 4)) & EIGHTS;
-            let sixteens = (eights + (eights >> 8)) & (0xff * RUNS);
             let full = any_of_sixteens(*filled);
-            let counts = (sixteens & !(0xffff * full)) | (16 * full);
+            let counts = (counts_of_sixteens(*word) & !(0xffff * full)) | (16 * full);
             // Each run gets the sum of those before it and its own.
             let sums = counts.wrapping_mul(RUNS) + all * RUNS;
             let before_each = sums - counts;
