@@ -21,7 +21,7 @@ use crate::config::{
 };
 use crate::copies::Pattern;
 use crate::cost::{Call, Control, CostObservation, PoolCall};
-use crate::fault_observer::HostFault;
+use crate::fault_observer::PendingFault;
 use crate::host_faults::service::Service;
 use crate::locked::Locked;
 use crate::machine::{Machine, error};
@@ -319,11 +319,10 @@ impl SimBackend {
         self.machine.host_faults.as_ref()
     }
 
-    /// Hands the service of each genuine fault of the host to an observer, which replaces the one
-    /// before. The observer calls the function that it gets, which services the fault and returns
-    /// what was done: `None` if the host may access the page already, or may never, so that nothing
-    /// moved. The thread that faulted goes on when the observer has returned. A fault that the
-    /// observer does not service is serviced afterwards.
+    /// Hands each genuine fault of the host to an observer, which replaces the one before. The
+    /// observer lets the fault be serviced, and gets what was done. The thread that faulted goes on
+    /// when the observer has returned. A fault that the observer does not service is serviced
+    /// afterwards.
     ///
     /// Observers run on threads of the machine, two at a time, and may call the simulator. An
     /// observer must not wait for a thread that may fault. Without
@@ -337,7 +336,7 @@ impl SimBackend {
     /// # if pagewise_sim::host_fault_support().mechanism.is_none() { return Ok(()); }
     /// let sim = SimBackend::new(SimConfig::h200().host_faults(HostFaults::Real))?;
     /// let (sender, faults) = mpsc::channel();
-    /// sim.observe_host_faults(move |service| sender.send(service()).unwrap());
+    /// sim.observe_host_faults(move |mut fault| sender.send(fault.service()).unwrap());
     /// let span = sim.alloc(4096)?;
     /// let byte = std::ptr::with_exposed_provenance::<u8>(span.ptr.0 as usize + 7);
     /// // SAFETY: the byte is live managed memory that no other code uses.
@@ -346,11 +345,18 @@ impl SimBackend {
     /// assert_eq!(fault.touch.span.ptr, span.ptr.offset(7));
     /// # Ok::<(), pagewise_hal::Error>(())
     /// ```
-    pub fn observe_host_faults(
-        &self,
-        observer: impl Fn(&mut dyn FnMut() -> Option<HostFault>) + Send + Sync + 'static,
-    ) {
+    pub fn observe_host_faults(&self, observer: impl Fn(PendingFault<'_>) + Send + Sync + 'static) {
         self.machine.fault_observer.set(Arc::new(observer));
+    }
+
+    /// Watches for the host's next access to each 2 MiB of managed memory: it is a fault that the
+    /// [observer](Self::observe_host_faults) sees, also where the host may access the memory already.
+    /// Such a fault moves nothing and takes no simulated time. It costs the program some 40
+    /// microseconds of real time.
+    ///
+    /// Without [host faults](SimConfig::host_faults) this does nothing.
+    pub fn watch_host(&self) {
+        self.lock().watch_host();
     }
 
     /// Gives several locations access to a pool's memory, or takes it, as `cuMemPoolSetAccess` does

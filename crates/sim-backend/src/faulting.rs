@@ -20,23 +20,57 @@ use crate::refusal::{Checked, illegal_address};
 use crate::sim::Sim;
 use crate::space::MemoryKind;
 
+/// The need of a fault.
+enum Need {
+    /// The memory does not migrate.
+    Plain,
+    /// The host may not touch the page.
+    Refusal,
+    /// The engine moves the page or maps it.
+    Service,
+    /// The host may access these pages of the slot, and the page is among them.
+    Showing(HostAccess),
+}
+
 impl Sim {
     /// The answer to a fault that needs no change of pages: an access that the host may make, or one
     /// that it can never make. `None` if the engine has to service it.
     pub(crate) fn answer_at_once(&mut self, fault: &Fault) -> Option<Answer> {
-        let page = page_of(fault);
-        if self.pager.has_range(page) {
-            let (slot, within) = place_of(page);
-            let access = self.pager.host_access(slot);
-            let writes = self.writes(fault);
-            let allowed = if writes { access.write } else { access.read };
-            match self.check_host_may_touch(byte_of(page)) {
-                Err(_) => Some(Answer::Refused),
-                Ok(()) if !allowed.contains(within) => None,
-                Ok(()) => Some(self.show_managed(page, &access, writes)),
+        match self.need_of(fault) {
+            Need::Plain => Some(self.show_plain(fault)),
+            Need::Refusal => Some(Answer::Refused),
+            Need::Service => None,
+            Need::Showing(access) => {
+                let writes = self.writes(fault);
+                Some(self.show_managed(page_of(fault), &access, writes))
             }
-        } else {
-            Some(self.show_plain(fault))
+        }
+    }
+
+    /// Whether the engine has to service a fault.
+    pub(crate) fn moves_pages(&self, fault: &Fault) -> bool {
+        matches!(self.need_of(fault), Need::Service)
+    }
+
+    fn need_of(&self, fault: &Fault) -> Need {
+        let page = page_of(fault);
+        if !self.pager.has_range(page) {
+            return Need::Plain;
+        }
+        let (slot, within) = place_of(page);
+        let access = self.pager.host_access(slot);
+        let allowed = if self.writes(fault) { access.write } else { access.read };
+        match self.check_host_may_touch(byte_of(page)) {
+            Err(_) => Need::Refusal,
+            Ok(()) if !allowed.contains(within) => Need::Service,
+            Ok(()) => Need::Showing(access),
+        }
+    }
+
+    /// Hides all managed memory, so that the host's next access to each 2 MiB is a fault.
+    pub(crate) fn watch_host(&mut self) {
+        if let Some(view) = &mut self.host_view {
+            view.watch();
         }
     }
 
@@ -127,9 +161,7 @@ impl Sim {
     fn show_managed(&mut self, page: u64, access: &HostAccess, writes: bool) -> Answer {
         let Some(view) = &mut self.host_view else { return Answer::Refused };
         let (slot, within) = place_of(page);
-        let window = view.gate().window_pages();
-        let first = within / window * window;
-        let window = PageMask::range(first..first + window);
+        let window = view.window(slot, within);
         let known = view.shown(slot);
         let (readable, writable) = (access.read & window, access.write & window);
         let this = PageMask::single(within);

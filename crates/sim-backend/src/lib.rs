@@ -233,7 +233,7 @@ pub use config::{
 };
 pub use cost::{CostObservation, CostParams};
 pub use device_code::{CodeState, DeviceCode, DeviceMemory, DeviceWindow};
-pub use fault_observer::HostFault;
+pub use fault_observer::{HostFault, PendingFault};
 pub use host_faults::support as host_fault_support;
 pub use kernel_time::KernelParams;
 pub use link::{HostLink, PeerLink};

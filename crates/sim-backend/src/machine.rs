@@ -293,7 +293,8 @@ impl Machine {
                 seen
             }
         };
-        self.fault_observer.around(&mut service);
+        let moves_pages = || self.lock().moves_pages(fault);
+        self.fault_observer.around(fault.address, &moves_pages, &mut service);
         service();
         let answer = answer.unwrap_or(Answer::Refused);
         if self.gate.as_ref().is_some_and(|gate| gate.answer(fault, answer)) {

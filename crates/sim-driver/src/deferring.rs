@@ -25,10 +25,11 @@ fn asynchronous(code: c_int) -> c_int {
 /// The rest of a kernel that waits for memory to change: `None` while it does.
 pub(crate) type KernelRest = Box<dyn FnMut(&Driver) -> Option<Outcome> + Send>;
 
-/// Carries something out in a context, on the thread of work that waits. A failure loses the device.
-fn settle<T>(
+/// Carries something out in a context that no call is about. A failure loses the device, and the log
+/// says why.
+pub(crate) fn settle<T>(
     driver: &Driver,
-    context: usize,
+    (context, why): (usize, &str),
     operation: impl FnOnce(&Driver) -> Outcome<T>,
 ) -> Option<T> {
     contexts::push(context);
@@ -36,21 +37,21 @@ fn settle<T>(
     // The stack of this thread has what was just pushed.
     _ = contexts::pop();
     let answer = outcome.inspect_err(|code| {
-        let why = "work behind a function of the host failed when its turn came";
-        if driver.options.warns {
-            eprintln!("simulated CUDA driver: {why} (error {code})");
-        }
+        driver.warn(&format!("{why} (error {code})"));
         driver.faults.lose(asynchronous(*code));
     });
     answer.ok()
 }
+
+/// The line of the log about work that waited and failed.
+const WORK_FAILED: &str = "work behind a function of the host failed when its turn came";
 
 /// The rest of a kernel as work.
 fn rest_of(context: usize, mut rest: KernelRest) -> Rest<Driver> {
     Box::new(move |driver| {
         let look = |driver: &Driver| rest(driver).transpose();
         // A kernel that failed has ended.
-        let has_ended = !matches!(settle(driver, context, look), Some(None));
+        let has_ended = !matches!(settle(driver, (context, WORK_FAILED), look), Some(None));
         if has_ended {
             driver.note_work();
         }
@@ -67,7 +68,7 @@ fn keep(
 ) -> Outcome {
     let context = contexts::current();
     let work = move |driver: &Driver| {
-        let rest = settle(driver, context, operation).flatten();
+        let rest = settle(driver, (context, WORK_FAILED), operation).flatten();
         driver.note_work();
         rest.map(|rest| rest_of(context, rest))
     };

@@ -7,6 +7,7 @@ use std::sync::{Arc, Once, PoisonError};
 
 use pagewise_hal::{Code, DeviceId};
 
+use crate::held;
 use crate::host_room::warn_if_short;
 use crate::options::Options;
 pub(crate) use crate::outcome::{Outcome, answer, has_place, is_handle, load, store};
@@ -47,20 +48,27 @@ pub(crate) fn replace(text: Option<&str>) -> std::result::Result<(), String> {
 fn make(text: &str) -> std::result::Result<Arc<Driver>, String> {
     let options = text.parse::<Options>()?;
     warn_if_short(&options);
-    if options.recording.is_some() {
-        at_exit();
-    }
+    at_exit();
     let driver = Driver::new(options).map(Arc::new)?;
     driver.deferred.ask(Arc::downgrade(&driver));
     let noting = Arc::downgrade(&driver);
-    driver.machine.simulator.observe_host_faults(move |service| match noting.upgrade() {
-        Some(driver) => driver.serve(service),
-        None => _ = service(),
+    driver.machine.simulator.observe_host_faults(move |mut fault| match noting.upgrade() {
+        Some(driver) => driver.serve(fault),
+        None => _ = fault.service(),
+    });
+    let late = Arc::downgrade(&driver);
+    driver.held.when_late(move || {
+        if let Some(driver) = late.upgrade() {
+            // The host's accesses wait until the kernels have run.
+            driver.machine.simulator.watch_host();
+            driver.begin_held();
+            driver.note_work();
+        }
     });
     Ok(driver)
 }
 
-/// Lets the recording of the driver end when the process does.
+/// Lets kernels begin and the recording of the driver end when the process does.
 fn at_exit() {
     static ONCE: Once = Once::new();
     unsafe extern "C" {
@@ -74,6 +82,8 @@ fn at_exit() {
                 && let Ok(slot) = place.value.try_read()
                 && let Some(driver) = &*slot
             {
+                driver.begin_held();
+                driver.note_work();
                 driver.machine.end();
             }
         });
@@ -91,12 +101,23 @@ pub(crate) fn panics() -> u64 {
     PANICS.load(Ordering::Relaxed)
 }
 
-/// Runs a function that is no part of the driver's ABI, or one that finds the others.
+/// Runs a function that is no part of the driver's ABI, or one that finds the others. Kernels that
+/// wait begin before it.
 pub(crate) fn beside(call: impl FnOnce(&Driver) -> Outcome) -> c_int {
+    within(|| true, call)
+}
+
+/// Runs a function of the library. Kernels that wait begin before it if it `takes_time`.
+fn within(takes_time: impl FnOnce() -> bool, call: impl FnOnce(&Driver) -> Outcome) -> c_int {
     let outcome = guarded(|| {
         let driver = driver()?;
+        let _in_call = driver.held.enter();
+        if driver.held.are_pending() && (takes_time() || driver.held.has_worked()) {
+            driver.begin_held();
+        }
         let outcome = call(&driver);
         driver.note_work();
+        driver.held.goes_on();
         outcome
     });
     match outcome {
@@ -124,7 +145,8 @@ pub(crate) fn start(driver: &Driver) -> c_int {
 
 /// Runs an entry point that needs no start-up. `symbol` is its name in this library.
 pub(crate) fn any_time(symbol: &str, call: impl FnOnce(&Driver) -> Outcome) -> c_int {
-    beside(|driver| {
+    let takes_time = || !held::is_patient(symbol);
+    within(takes_time, |driver| {
         driver.check_exists(symbol)?;
         driver.faults.around(symbol, || call(driver), |ns| driver.sim.sleep_ns(ns))
     })

@@ -24,19 +24,17 @@ pub(crate) const CLUSTER_PORTABLE: u32 = 8;
 /// The most blocks of a cluster on an H200, if the kernel allows more than is portable.
 pub(crate) const CLUSTER_MAX: u32 = 16;
 
+/// A kernel of which nothing has run. It gives its rest, if it waits for memory to change.
+pub(crate) type Ready = Box<dyn FnOnce(&Driver) -> Outcome<Option<KernelRest>> + Send>;
+
 /// Executes kernels.
 pub(crate) trait Executor {
-    /// Checks a launch that runs later: it is refused for the reasons for which [`run`](Self::run)
-    /// refuses it now.
+    /// Checks a launch that is made ready later: it is refused for the reasons for which
+    /// [`ready`](Self::ready) refuses it now.
     fn check(&self, driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome;
 
-    /// Executes a launch in stream order. Gives the rest of a kernel that waits for memory to change.
-    fn run(
-        &self,
-        driver: &Driver,
-        launch: &Launch,
-        on: StreamHandle,
-    ) -> Outcome<Option<KernelRest>>;
+    /// Makes a launch ready, which runs in the order of its stream.
+    fn ready(&self, driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome<Ready>;
 }
 
 /// How many there are of what three dimensions measure.

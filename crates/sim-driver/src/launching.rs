@@ -10,6 +10,7 @@ use crate::deferring::{self, KernelRest};
 use crate::driver::{Driver, Outcome, stream};
 use crate::graph_memory;
 use crate::graphs::{AUTO_FREE, Branch, Condition, Due, Graphs, Task};
+use crate::holding;
 use crate::kernels::PtxKernel;
 use crate::launch::{Executor, Launch};
 use crate::running;
@@ -200,7 +201,7 @@ unsafe fn carry_out(
     // SAFETY: `run` asks what this function asks.
     let work = |work| unsafe { running::run(driver, &work, working) };
     match task {
-        Task::Kernel(node) => return executor(&node.launch)?.run(driver, &node.launch, on),
+        Task::Kernel(node) => return run_now(driver, &node.launch, on),
         Task::Copy(copy) => work(Work::Slices(*copy)),
         Task::Fill(fill) => work(Work::Rows(*fill)),
         Task::Allocate(allocation) => {
@@ -213,15 +214,20 @@ unsafe fn carry_out(
     Ok(None)
 }
 
-/// Executes the launch of a kernel that passed its checks, in the order of its stream.
+/// Launches a kernel that passed its checks, in the order of its stream.
 pub(crate) fn launch_kernel(driver: &Driver, launch: Launch, on: StreamHandle) -> Outcome {
     let lane = driver.lane(on);
-    if !driver.deferred.is_behind(lane) {
-        let rest = executor(&launch)?.run(driver, &launch, on)?;
-        return deferring::go_on_later(driver, lane, rest);
+    if driver.deferred.is_behind(lane) {
+        executor(&launch)?.check(driver, &launch, on)?;
+        return deferring::kernel_later(driver, lane, move |driver| run_now(driver, &launch, on));
     }
-    executor(&launch)?.check(driver, &launch, on)?;
-    deferring::kernel_later(driver, lane, move |driver| executor(&launch)?.run(driver, &launch, on))
+    let ready = executor(&launch)?.ready(driver, &launch, on)?;
+    holding::hold(driver, lane, ready)
+}
+
+/// Runs a kernel in its turn.
+fn run_now(driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome<Option<KernelRest>> {
+    executor(launch)?.ready(driver, launch, on)?(driver)
 }
 
 /// The executor of a launch's kernel.

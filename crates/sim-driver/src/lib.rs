@@ -6,10 +6,9 @@
 //! streams, events, pools and graphs. All other functions of CUDA 13.5 are exported too: they return
 //! 801 (`CUDA_ERROR_NOT_SUPPORTED`), and stderr names each once.
 //!
-//! Modules and libraries are read: PTX text, also in fat binaries. Their kernels have parameters,
-//! attributes and occupancy, and their variables lie in memory. No device code runs yet: a launch is
-//! checked as the driver checks it, and then returns 801, but for the touch kernels of
-//! `pagewise-cuda`.
+//! Modules and libraries are read: PTX text, also in fat binaries. Their variables lie in memory, and
+//! their kernels are executed (`pagewise-ptx`) on the simulated pages. A kernel begins after its launch
+//! has returned: the README has the rules.
 //!
 //! Work of a stream that captures becomes nodes of a graph. [`cuGraphLaunch`] runs the nodes one after
 //! the other before it returns: by the edges, and by age where these leave a choice. Nodes copy,
@@ -38,6 +37,7 @@ mod attributes;
 mod bounce;
 mod contexts;
 mod copy_params;
+mod cpu_time;
 mod deferred;
 mod deferring;
 mod driver;
@@ -48,6 +48,8 @@ mod followed;
 mod forms;
 mod graph_memory;
 mod graphs;
+mod held;
+mod holding;
 mod host_room;
 mod image;
 mod kept_buffer;

@@ -6,11 +6,10 @@ use pagewise_hal::{
 };
 use pagewise_sim::Submission;
 
-use crate::deferring::KernelRest;
 use crate::driver::{Driver, Outcome, answer};
 use crate::entry::span_is_live;
 use crate::image::parts::Kernel;
-use crate::launch::{Executor, Launch};
+use crate::launch::{Executor, Launch, Ready};
 
 /// Names of the touch kernels, and what each does at a place; the value comes at launch.
 const NAMES: [(&str, DeviceAccess); 6] = [
@@ -98,20 +97,20 @@ impl Executor for TouchKernel {
         answer(driver.machine.simulator.check_submission(&Submission::Touch(touch), on))
     }
 
-    fn run(
-        &self,
-        driver: &Driver,
-        launch: &Launch,
-        on: StreamHandle,
-    ) -> Outcome<Option<KernelRest>> {
-        let Some((touch, result)) = self.touch(driver, launch)? else { return Ok(None) };
-        // SAFETY: `device_touch` asks that no other code uses the range; the caller that launched the
-        // kernel promised that. The simulator refuses ranges outside of live allocations.
-        let sum = answer(unsafe { driver.sim.device_touch(touch, on) })?;
-        if sum != 0 {
-            add(driver, result, sum)?;
-        }
-        Ok(None)
+    fn ready(&self, driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome<Ready> {
+        self.check(driver, launch, on)?;
+        let touch = self.touch(driver, launch)?;
+        Ok(Box::new(move |driver| {
+            let Some((touch, result)) = touch else { return Ok(None) };
+            // SAFETY: `device_touch` asks that no other code uses the range; the caller that
+            // launched the kernel promised that. The simulator refuses ranges outside of live
+            // allocations.
+            let sum = answer(unsafe { driver.sim.device_touch(touch, on) })?;
+            if sum != 0 {
+                add(driver, result, sum)?;
+            }
+            Ok(None)
+        }))
     }
 }
 

@@ -8,7 +8,7 @@ use pagewise_sim::{BegunKernel, KernelFault, ProgramLaunch, Progress};
 use super::load;
 use crate::deferring::KernelRest;
 use crate::driver::{Driver, Outcome, answer};
-use crate::launch::{Executor, Launch, cluster_of};
+use crate::launch::{Executor, Launch, Ready, cluster_of};
 
 /// `CU_LIMIT_STACK_SIZE`, `CU_LIMIT_MALLOC_HEAP_SIZE`
 const STACK_BYTES: c_int = 0;
@@ -23,12 +23,7 @@ impl Executor for PtxKernel {
         load::kernel(driver, launch).map(drop)
     }
 
-    fn run(
-        &self,
-        driver: &Driver,
-        launch: &Launch,
-        on: StreamHandle,
-    ) -> Outcome<Option<KernelRest>> {
+    fn ready(&self, driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome<Ready> {
         let kernel = load::kernel(driver, launch)?;
         let context = launch.function.context.unwrap_or_else(Driver::current);
         let (stack_bytes, heap_bytes) = {
@@ -48,10 +43,14 @@ impl Executor for PtxKernel {
         };
         let begun = driver.machine.simulator.begin_program(&of_program, &*driver.sim, on);
         let mut kernel = driver.warned(begun)?;
-        if driver.go_on(&mut kernel, on)? {
-            return Ok(None);
-        }
-        Ok(Some(Box::new(move |driver| driver.look_again(&mut kernel, on).transpose())))
+        Ok(Box::new(move |driver| {
+            if driver.go_on(&mut kernel, on)? {
+                return Ok(None);
+            }
+            let rest: KernelRest =
+                Box::new(move |driver| driver.look_again(&mut kernel, on).transpose());
+            Ok(Some(rest))
+        }))
     }
 }
 

@@ -9,13 +9,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pagewise_hal::{Backend, Code, DeviceId, Result, StreamFlags, StreamHandle};
-use pagewise_sim::{HostFault, SimBackend};
+use pagewise_sim::{PendingFault, SimBackend};
 
 use crate::contexts::Contexts;
 use crate::deferred::Deferred;
+use crate::faults::plan::Plan;
 use crate::faults::{Faults, FaultyBackend};
 use crate::forms::missing;
 use crate::graphs::Graphs;
+use crate::held::{Begin, Held};
 use crate::image::NO_BINARY_FOR_GPU;
 use crate::kept_buffer::KeptBuffer;
 use crate::kernels::{Instances, Output};
@@ -56,6 +58,10 @@ pub(crate) struct Driver {
     contexts: Mutex<Contexts>,
     /// Work of streams that waits.
     pub(crate) deferred: Deferred<Self>,
+    /// Kernels that were launched and have not begun.
+    pub(crate) held: Held<Begin<Self>>,
+    /// Whether kernels wait at all.
+    pub(crate) holds_kernels: bool,
     /// The buffer that the next copy of memory of the program goes through.
     pub(crate) kept_buffer: KeptBuffer,
     /// Addresses that work which waits is going to free.
@@ -80,6 +86,9 @@ impl Driver {
         let (sim, machine) = Machine::new(simulator, options.recording.as_ref())?;
         let faults = Arc::new(Faults::new(&options.faults, options.calls.as_deref())?);
         let sim = with_faults(sim, &machine, &faults);
+        let holds_kernels = machine.simulator.host_faults().is_some()
+            && sim.capabilities().concurrent_managed_access
+            && options.faults == Plan::default();
         let summary = options.summary.as_deref().map(|folder| {
             machine.simulator.follow_managed();
             let file = SummaryFile::create(folder);
@@ -107,6 +116,8 @@ impl Driver {
             guessed: Mutex::default(),
             contexts: Mutex::default(),
             deferred: Deferred::default(),
+            held: Held::default(),
+            holds_kernels,
             kept_buffer: KeptBuffer::default(),
             freeing: Mutex::default(),
             compressible: Mutex::default(),
@@ -175,10 +186,32 @@ impl Driver {
         self.update_summary(SummaryFile::update);
     }
 
-    /// Services a fault of the host, and notes it before the program goes on.
-    pub(crate) fn serve(&self, service: &mut dyn FnMut() -> Option<HostFault>) {
-        self.machine.serve(service);
+    /// Begins the kernels that wait, in the order of their launches. Returns once they have run.
+    pub(crate) fn begin_held(&self) {
+        if !self.held.are_pending() {
+            return;
+        }
+        let _turn = self.held.turn();
+        let kernels = self.held.take();
+        for begin in kernels {
+            begin(self);
+            self.held.has_run();
+        }
+    }
+
+    /// Services a fault of the host, and notes it before the program goes on. Kernels that wait begin
+    /// before it if it moves pages, or if the host did much since they were launched.
+    pub(crate) fn serve(&self, mut fault: PendingFault<'_>) {
+        let takes_time = || {
+            self.held.note_access(fault.address()) || self.held.has_worked() || fault.moves_pages()
+        };
+        // A thread that is in a call may hold a lock that a kernel needs.
+        if self.held.are_pending() && !self.held.is_in_call() && takes_time() {
+            self.begin_held();
+        }
+        self.machine.serve(&mut || fault.service());
         self.update_summary(SummaryFile::update_counts);
+        self.held.goes_on();
     }
 
     /// The state as text. Every field is named, so that a new one does not compile until it is
@@ -199,6 +232,8 @@ impl Driver {
             summary: _,
             contexts,
             deferred: _,
+            held: _,
+            holds_kernels: _,
             kept_buffer: _,
             freeing: _,
             compressible,
