@@ -141,6 +141,7 @@ mod managed_changes;
 mod mappings;
 #[allow(clippy::arithmetic_side_effects, reason = "an index into a list that is not empty")]
 mod movement;
+mod own_thread;
 mod pace;
 #[allow(
     clippy::arithmetic_side_effects,
@@ -238,6 +239,7 @@ pub use host_faults::support as host_fault_support;
 pub use kernel_time::KernelParams;
 pub use link::{HostLink, PeerLink};
 pub use managed_changes::{ManagedChanges, ManagedStep};
+pub use own_thread::start_own_thread;
 pub use paging::{AccessCounterParams, LapseVote, PagingParams, ThrashingParams};
 pub use pressure::{Confidence, Pressure, Trust, Verdict};
 pub use profile::{DeviceAttributes, Evidence, GpuProfile, ProfileError, Source, Sources};

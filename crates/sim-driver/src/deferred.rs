@@ -18,6 +18,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use pagewise_hal::Code;
+use pagewise_sim::start_own_thread;
 
 use crate::outcome::Outcome;
 
@@ -264,8 +265,8 @@ impl<D: Send + Sync + 'static> Deferred<D> {
         let mut queue = self.0.queue();
         if !queue.is_served {
             let shared = Arc::clone(&self.0);
-            let thread = std::thread::Builder::new().name("cuda-host-functions".to_owned());
-            thread.spawn(move || shared.serve()).map_err(|_| Code::OUT_OF_MEMORY)?;
+            let started = start_own_thread("cuda-host-functions", move || shared.serve());
+            started.map_err(|_| Code::OUT_OF_MEMORY)?;
             queue.is_served = true;
         }
         queue.push(entry);

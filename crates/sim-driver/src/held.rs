@@ -26,6 +26,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use pagewise_hal::BLOCK_BYTES;
+use pagewise_sim::start_own_thread;
 
 use crate::cpu_time;
 
@@ -219,8 +220,8 @@ impl<T: Send + 'static> Held<T> {
         let mut state = self.0.state();
         if !state.is_timed {
             let shared = Arc::clone(&self.0);
-            let thread = std::thread::Builder::new().name("cuda-launches".to_owned());
-            state.is_timed = thread.spawn(move || shared.look_at_the_time()).is_ok();
+            let started = start_own_thread("cuda-launches", move || shared.look_at_the_time());
+            state.is_timed = started.is_ok();
         }
         state.is_timed && state.waiting.len() < KERNELS_MAX
     }

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 
 use super::fault::Fault;
 use super::gate::Gate;
-use super::sys;
+use crate::own_thread::start_own_thread;
 
 const THREADS: usize = 2;
 
@@ -32,7 +32,6 @@ impl Service {
         for _ in 0..THREADS {
             let (gate, serve) = (service.gate.clone(), serve.clone());
             let run = move || {
-                sys::block_signals();
                 while let Some(fault) = gate.next() {
                     if catch_unwind(AssertUnwindSafe(|| serve(fault))).is_err() {
                         // The panic was reported. The thread that faulted waits for ever.
@@ -40,8 +39,7 @@ impl Service {
                     }
                 }
             };
-            let started = thread::Builder::new().name("pagewise-faults".into()).spawn(run)?;
-            service.threads.push(started);
+            service.threads.push(start_own_thread("pagewise-faults", run)?);
         }
         Ok(service)
     }

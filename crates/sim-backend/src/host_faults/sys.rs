@@ -196,16 +196,3 @@ pub(super) fn read_message<const N: usize>(from: RawFd) -> Option<[u8; N]> {
     let read = unsafe { libc::read(from, message.as_mut_ptr().cast(), N) };
     (usize::try_from(read) == Ok(N)).then_some(message)
 }
-
-/// Lets no signal handler of the program run on the calling thread, but for faults of the thread.
-pub(super) fn block_signals() {
-    // SAFETY: `sigfillset` initialises the set, which `pthread_sigmask` reads.
-    unsafe {
-        let mut all = std::mem::MaybeUninit::uninit();
-        libc::sigfillset(all.as_mut_ptr());
-        for own in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP] {
-            libc::sigdelset(all.as_mut_ptr(), own);
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), std::ptr::null_mut());
-    }
-}
