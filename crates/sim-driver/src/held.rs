@@ -10,9 +10,9 @@
 //! - accesses to managed memory in more than 8 blocks of 2 MiB;
 //! - a launch, or the first access to such a block, after a millisecond of the program's own work.
 //!
-//! A program may also wait for a kernel in memory, without any of these. So kernels begin after 10 ms
-//! of the program's work, or a second, in any case. From then on the host's accesses to managed memory
-//! wait until they have run.
+//! A program may also wait for a kernel in memory, without any of these. So kernels begin in any case
+//! after 10 ms of the program's work, or a second, without a launch and without such accesses. From
+//! then on the host's accesses to managed memory wait until they have run.
 //!
 //! The host's accesses are watched for in the first 16 times that kernels wait, and as long as there
 //! are any: it costs a program time.
@@ -39,6 +39,8 @@ const KERNELS_MAX: usize = 1024;
 const BLOCKS_MAX: usize = 8;
 /// The most time of the program, from one call or access to the next, before kernels begin.
 const WORK_MAX: Duration = Duration::from_millis(1);
+/// The time for which a look at the clocks holds.
+const RECENT: Duration = Duration::from_micros(100);
 /// The processor time, and the real time, after which kernels begin in any case.
 const WORK_IN_ALL: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -93,6 +95,12 @@ impl Moment {
         cpu_time::of_process().saturating_sub(self.1)
     }
 
+    /// Whether the program worked long since then. On a busy machine time passes without work.
+    fn is_work_ago(self) -> bool {
+        self.0.elapsed() > WORK_MAX && self.work() > WORK_MAX
+    }
+
+    /// Whether kernels begin in any case if the program did nothing else since then.
     fn is_long_ago(self) -> bool {
         self.0.elapsed() >= PATIENCE || self.work() >= WORK_IN_ALL
     }
@@ -100,12 +108,12 @@ impl Moment {
 
 struct State<T> {
     waiting: Vec<T>,
-    /// When the first of them came.
-    since: Option<Moment>,
     /// Whether they begin because of the time.
     are_late: bool,
-    /// When the program last went on.
-    went_on_at: Option<Instant>,
+    /// When the program last went on after a launch or an access, while kernels wait.
+    went_on_at: Option<Moment>,
+    /// The last look at the clocks.
+    looked_at: Option<Moment>,
     /// The blocks of memory that the host accessed since they came.
     blocks: BTreeSet<u64>,
     /// How often kernels waited, in turn, without accesses of the host.
@@ -113,6 +121,16 @@ struct State<T> {
     /// Whether a thread looks at the time.
     is_timed: bool,
     has_ended: bool,
+}
+
+impl<T> State<T> {
+    /// This moment, or one just before: a look at the processor's clock takes as long as a launch.
+    fn now(&mut self) -> Moment {
+        match self.looked_at {
+            Some(looked_at) if looked_at.0.elapsed() < RECENT => looked_at,
+            _ => *self.looked_at.insert(Moment::now()),
+        }
+    }
 }
 
 struct Shared<T> {
@@ -137,14 +155,14 @@ impl<T> Shared<T> {
         let mut state = self.state();
         let mut idle = 0_u32;
         while !state.has_ended && idle < IDLE_MAX {
-            if state.since.is_some_and(Moment::is_long_ago) {
-                (state.since, state.are_late) = (None, true);
+            if state.went_on_at.is_some_and(Moment::is_long_ago) {
+                (state.went_on_at, state.are_late) = (None, true);
                 drop(state);
                 self.when_late.get().into_iter().for_each(|begin| begin());
                 state = self.state();
                 continue;
             }
-            idle = if state.since.is_none() { idle.saturating_add(1) } else { 0 };
+            idle = if state.went_on_at.is_none() { idle.saturating_add(1) } else { 0 };
             let waited = self.ended.wait_timeout(state, TICK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -160,9 +178,9 @@ impl<T> Default for Held<T> {
         Self(Arc::new(Shared {
             state: Mutex::new(State {
                 waiting: Vec::new(),
-                since: None,
                 are_late: false,
                 went_on_at: None,
+                looked_at: None,
                 blocks: BTreeSet::new(),
                 quiet: 0,
                 is_timed: false,
@@ -231,7 +249,6 @@ impl<T: Send + 'static> Held<T> {
         let mut state = self.0.state();
         let is_first = state.waiting.is_empty();
         if is_first {
-            state.since = Some(Moment::now());
             state.are_late = false;
             state.blocks.clear();
         }
@@ -243,16 +260,14 @@ impl<T: Send + 'static> Held<T> {
     /// Whether kernels begin since the program worked long before it came to this call or access.
     pub(crate) fn has_worked(&self) -> bool {
         let state = self.0.state();
-        // On a busy machine time passes without work.
-        let has_time_passed = state.went_on_at.is_some_and(|at| at.elapsed() > WORK_MAX);
-        let has_worked = || state.since.is_some_and(|since| since.work() > WORK_MAX);
-        state.are_late || has_time_passed && has_worked()
+        state.are_late || state.went_on_at.is_some_and(Moment::is_work_ago)
     }
 
     /// Notes that the program goes on after a call or an access.
     pub(crate) fn goes_on(&self) {
         if self.are_pending() {
-            self.0.state().went_on_at = Some(Instant::now());
+            let mut state = self.0.state();
+            state.went_on_at = if state.waiting.is_empty() { None } else { Some(state.now()) };
         }
     }
 
@@ -275,7 +290,7 @@ impl<T: Send + 'static> Held<T> {
         if !state.waiting.is_empty() {
             state.quiet = if state.blocks.is_empty() { state.quiet.saturating_add(1) } else { 0 };
         }
-        state.since = None;
+        state.went_on_at = None;
         std::mem::take(&mut state.waiting)
     }
 
