@@ -117,6 +117,11 @@ fn within(takes_time: impl FnOnce() -> bool, call: impl FnOnce(&Driver) -> Outco
         }
         let outcome = call(&driver);
         driver.note_work();
+        if driver.faults.of_work().is_err() {
+            // What kernels printed is not lost with the device. Only the program's threads write it:
+            // one that waits for an access may hold a lock of the C library.
+            driver.output.flush();
+        }
         driver.held.goes_on();
         outcome
     });

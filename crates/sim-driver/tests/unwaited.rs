@@ -6,7 +6,7 @@
 mod common;
 
 use std::ffi::{CString, c_void};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
@@ -262,14 +262,73 @@ fn child_that_ends_without_waiting() {
 }
 
 #[test]
+#[ignore = "a process that another test starts"]
+fn child_that_writes_from_a_page_of_the_device() {
+    const PRINTS: &str = r#"
+.version 7.0
+.target sm_52
+.address_size 64
+.extern .func (.param .b32 written) vprintf(.param .b64 format, .param .b64 arguments);
+.global .align 1 .b8 text[13] = {102, 114, 111, 109, 32, 107, 101, 114, 110, 101, 108, 10, 0};
+.visible .entry prints(.param .u64 word, .param .u32 value)
+{
+    .reg .u64 %d<3>;
+    mov.u64 %d1, text;
+    cvta.global.u64 %d2, %d1;
+    {
+        .param .b64 p0;
+        st.param.b64 [p0], %d2;
+        .param .b64 p1;
+        st.param.b64 [p1], 0;
+        .param .b32 r;
+        call.uni (r), vprintf, (p0, p1);
+    }
+    trap;
+}
+"#;
+    start();
+    let add = function_of(module_of(KERNELS), "add");
+    let prints = function_of(module_of(PRINTS), "prints");
+    let words = Words::new(4096);
+    assert_eq!(launch(add, words.0, u32::from_le_bytes(*b"ost\n") - 1), 0);
+    assert_eq!(cuCtxSynchronize(), 0);
+    assert_eq!(launch(prints, words.0, 0), 0);
+    // SAFETY: the text of the first format ends, and the second takes so many bytes of a word that
+    // the device has: the C library holds its lock while it reads them.
+    unsafe {
+        libc::printf(c"from h".as_ptr());
+        libc::printf(c"%.4s".as_ptr(), words.0);
+    }
+    assert_eq!(cuCtxSynchronize(), 719);
+}
+
+#[test]
+fn output_of_a_kernel_that_fails_waits_for_a_thread_of_the_program() {
+    for driver in drivers() {
+        let child = child("child_that_writes_from_a_page_of_the_device", &driver, "");
+        let said = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success(), "{child:?}");
+        let (host, kernel) = (said.find("from host\n"), said.find("from kernel\n"));
+        assert!(host.is_some() && host < kernel, "{said}");
+    }
+}
+
+/// Runs a test of this file in a process of its own, for so long as none of them takes.
+fn child(test: &str, driver: &CString, options: &str) -> Output {
+    let options = format!("{} {options}", driver.to_str().expect("text"));
+    let mut child = Command::new("timeout");
+    child.arg("60").arg(std::env::current_exe().expect("a test knows its path"));
+    child.args(["--exact", test, "--ignored", "--nocapture"]);
+    child.env("PAGEWISE_DRIVER", options).output().expect("a process")
+}
+
+#[test]
 fn kernels_run_before_a_process_ends() {
     for driver in drivers() {
         let folder = tempfile::tempdir().expect("a folder");
         let here = folder.path().display();
-        let options = format!("{} summary=\"{here}\"", driver.to_str().expect("text"));
-        let mut child = Command::new(std::env::current_exe().expect("a test knows its path"));
-        child.args(["--exact", "child_that_ends_without_waiting", "--ignored"]);
-        let done = child.env("PAGEWISE_DRIVER", &options).output().expect("a process");
+        let options = format!("summary=\"{here}\"");
+        let done = child("child_that_ends_without_waiting", &driver, &options);
         assert!(done.status.success(), "{done:?}");
         let files = std::fs::read_dir(folder.path()).expect("the folder is there");
         let texts: Vec<String> = files

@@ -91,8 +91,6 @@ impl Driver {
     /// A kernel ended early: no later call that needs the device works.
     fn trapped(&self, fault: &KernelFault) {
         self.warn(&fault.report);
-        // What the kernel printed before is not lost with the device.
-        self.output.flush();
         self.faults.lose(fault.code);
     }
 }
