@@ -199,6 +199,23 @@ fn a_program_may_wait_for_a_kernel_in_memory() {
 }
 
 #[test]
+fn a_program_may_wait_for_a_kernel_in_memory_that_does_not_migrate() {
+    with_each_mechanism(|add, _| {
+        let mut place = null_mut();
+        // SAFETY: the place is a local.
+        assert_eq!(unsafe { cuMemHostAlloc(&raw mut place, 4096, 0) }, 0);
+        let words = Words(place.cast());
+        words.set(0, 1);
+        assert_eq!(launch(add, words.0, 1), 0);
+        let began = Instant::now();
+        while words.get(0) == 1 {
+            assert!(began.elapsed() < Duration::from_secs(60), "the kernel never begins");
+        }
+        assert_eq!(words.get(0), 2);
+    });
+}
+
+#[test]
 fn a_kernel_that_fails_loses_the_device_at_the_next_call_and_the_kernels_behind_it() {
     with_each_mechanism(|add, _| {
         let words = Words::new(4096);
