@@ -54,6 +54,16 @@ fn a_value_that_is_loaded_may_be_stored_and_is_no_address() {
 }
 
 #[test]
+fn a_parameter_may_be_an_address() {
+    let body = "st.global.u32 [%mine], %t; ld.param.u64 %a, [k_out]; add.s64 %a, %a, 4096;
+        st.global.u32 [%a], %t;";
+    assert_eq!(waiting(body, &[]), [(0, 0), (1, 1)]);
+    let other_lanes = "st.global.u32 [%mine], %t; setp.lt.u32 %p, %t, 9; mov.u64 %a, %mine;
+        @%p ld.param.u64 %a, [k_out]; st.global.u32 [%a+8192], %t;";
+    assert_eq!(waiting(other_lanes, &[]), [(0, 0), (2, 1)]);
+}
+
+#[test]
 fn a_loop_of_stores_runs_ahead_as_far_as_the_bound() {
     let body = "mov.u32 %x, 0;
         again: st.global.u32 [%mine], %x; add.s64 %mine, %mine, 4096; add.u32 %x, %x, 1;

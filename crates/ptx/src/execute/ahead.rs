@@ -4,7 +4,7 @@
 //! a store. So a warp goes on behind a store that misses its page, and later accesses fault together
 //! with it, up to the first instruction that needs a value which is not there yet.
 //!
-//! Nothing is executed here: registers get their old values back, and stores write nothing. The walk
+//! Nothing is executed for good: registers get their old values back, and stores write nothing. The walk
 //! only finds the accesses. They are executed when the warp gets there. A load that misses ends the
 //! warp's turn: loads that run ahead changed the faults of no recorded program.
 
@@ -135,6 +135,14 @@ impl Engine<'_> {
                     return true;
                 }
                 self.other(common, warp, &mut walk.fragment, op, mask).is_ok()
+            }
+            // No store of a kernel changes its parameters.
+            Code::Load(access) if access.place == Place::Parameter => {
+                if !walk.knows_address(op, access) {
+                    return false;
+                }
+                walk.save(warp, writes);
+                mask == 0 || self.load(common, warp, &walk.fragment, op, access, mask).is_ok()
             }
             Code::Load(access) | Code::Store(access) => {
                 !access.shared

@@ -72,17 +72,17 @@ impl Turns {
         }
     }
 
-    /// The place of an access among those of its multiprocessor. The first accesses of all warps
-    /// come before the second ones, and warps that stayed where they were before those that moved.
-    /// Blocks come in no order of their numbers, but before those that began much later: so groups of
-    /// faults are as many as an H200's.
+    /// The place of an access among those of its multiprocessor. Warps that stayed where they were come
+    /// before those that moved. Blocks come in no order of their numbers, but before those that began
+    /// much later. The warps of a turn issue their first accesses, then their second ones, and so on,
+    /// before the warps of the next turn. So groups of faults are as many as an H200's.
     fn place(&self, access: &Waiting, multiprocessors: u64) -> impl Ord + use<> {
         let Waiting { block, warp, ahead, moved, .. } = *access;
         let order = self.0.get(&(block, turn(warp)));
         let partition = warp as usize % PARTITIONS;
         let comes = order.and_then(|order| order.iter().position(|one| *one == partition));
         let of_block = (mixed_place(block, multiprocessors), block);
-        (ahead, moved, of_block, turn(warp), comes.unwrap_or(0), warp)
+        (moved, of_block, turn(warp), ahead, comes.unwrap_or(0), warp)
     }
 }
 
