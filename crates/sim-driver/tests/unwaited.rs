@@ -31,6 +31,21 @@ const KERNELS: &str = r#"
     st.global.u32 [%d], %r2;
     ret;
 }
+.visible .entry double_after_the_host(.param .u64 word, .param .u32 value)
+{
+    .reg .u64 %d;
+    .reg .u32 %r;
+    .reg .pred %p;
+    ld.param.u64 %d, [word];
+WAIT:
+    ld.volatile.global.u32 %r, [%d+4];
+    setp.eq.u32 %p, %r, 0;
+    @%p bra WAIT;
+    ld.global.u32 %r, [%d];
+    add.u32 %r, %r, %r;
+    st.global.u32 [%d], %r;
+    ret;
+}
 .visible .entry double(.param .u64 word, .param .u32 value)
 {
     .reg .u64 %d;
@@ -98,9 +113,9 @@ fn with_each_mechanism(test: impl Fn(*mut c_void, *mut c_void)) {
     }
 }
 
-/// Takes some milliseconds of processor time.
-fn work() {
-    let sum = (0..40_000_000_u64).fold(0, |sum, one| std::hint::black_box(sum ^ one));
+/// Takes processor time: some milliseconds for 10 million steps.
+fn work(steps: u64) {
+    let sum = (0..steps).fold(0, |sum, one| std::hint::black_box(sum ^ one));
     std::hint::black_box(sum);
 }
 
@@ -177,7 +192,7 @@ fn kernels_begin_before_an_access_that_comes_after_much_work() {
     with_each_mechanism(|add, _| {
         let words = Words::new(4096);
         assert_eq!(launch(add, words.0, 2), 0);
-        work();
+        work(40_000_000);
         assert_eq!(words.get(0), 3);
     });
 }
@@ -230,11 +245,47 @@ fn a_kernel_that_fails_loses_the_device_at_the_next_call_and_the_kernels_behind_
 
 #[test]
 fn more_launches_than_can_wait_run_in_order() {
+    with_each_mechanism(|add, double| {
+        let words = Words::new(4096);
+        for round in 0..1030 {
+            (0..round % 3).for_each(|_| assert_eq!(launch(add, words.0, 1), 0));
+            assert_eq!(launch(double, words.0, 0), 0);
+        }
+        assert_eq!(cuCtxSynchronize(), 0);
+        let expected = (0..1030).fold(1_u32, |word, round| word.wrapping_add(round % 3) << 1);
+        assert_eq!(words.get(0), expected);
+        (0..1024).for_each(|_| assert_eq!(launch(add, words.0, 1), 0));
+        assert_eq!(launch(double, words.0, 0), 0);
+        assert_eq!(cuCtxSynchronize(), 0);
+        assert_eq!(words.get(0), expected.wrapping_add(1024) << 1);
+    });
+}
+
+#[test]
+fn a_kernel_waits_for_one_before_it_that_waits_for_the_host() {
     with_each_mechanism(|add, _| {
         let words = Words::new(4096);
-        (0..2500).for_each(|_| assert_eq!(launch(add, words.0, 1), 0));
+        words.set(1, 0);
+        let latch = function_of(module_of(KERNELS), "double_after_the_host");
+        let (mut free, mut total) = (0, 0);
+        assert_eq!(launch(latch, words.0, 0), 0);
+        assert_eq!(launch(add, words.0, 1), 0);
+        // SAFETY: the places are locals.
+        assert_eq!(unsafe { cuMemGetInfo_v2(&raw mut free, &raw mut total) }, 0);
+        words.set(1, 1);
         assert_eq!(cuCtxSynchronize(), 0);
-        assert_eq!(words.get(0), 2501);
+        assert_eq!(words.get(0), 3);
+    });
+}
+
+#[test]
+fn a_launch_after_much_work_lets_the_kernels_before_it_begin() {
+    with_each_mechanism(|add, _| {
+        let (words, other) = (Words::new(BLOCK), Words::new(BLOCK));
+        assert_eq!(launch(add, words.0, 2), 0);
+        work(8_000_000);
+        assert_eq!(launch(add, other.0, 2), 0);
+        assert_eq!((other.get(0), words.get(0)), (1, 3));
     });
 }
 
