@@ -1,4 +1,4 @@
-//! Accesses that a warp issues behind a store that waits for its page.
+//! Accesses that a warp issues behind one that waits for its page.
 
 mod machine;
 
@@ -28,10 +28,12 @@ fn stores_and_loads_behind_a_store_wait_with_it() {
 }
 
 #[test]
-fn a_load_that_waits_waits_alone() {
+fn accesses_behind_a_load_wait_with_it_up_to_one_that_needs_its_value() {
     let body = "ld.global.u32 %x, [%mine]; st.global.u32 [%mine+4096], %t;
-        st.global.u32 [%mine+8192], %x;";
-    assert_eq!(waiting(body, &[]), [(0, 0)]);
+        ld.global.u32 %y, [%mine+12288]; st.global.u32 [%mine+8192], %x;
+        st.global.u32 [%mine+16384], %t;";
+    assert_eq!(waiting(body, &[]), [(0, 0), (1, 1), (3, 2)]);
+    assert_eq!(waiting(body, &[0]), [(1, 0), (3, 1), (2, 2), (4, 3)]);
 }
 
 #[test]

@@ -1,12 +1,11 @@
-//! The accesses that a warp issues behind a store that waits.
+//! The accesses that a warp issues behind one that waits.
 //!
-//! A multiprocessor issues the instructions of a warp in order, and no instruction needs the result of
-//! a store. So a warp goes on behind a store that misses its page, and later accesses fault together
-//! with it, up to the first instruction that needs a value which is not there yet.
+//! A multiprocessor issues the instructions of a warp in order. So a warp goes on behind a load or a
+//! store that misses its page, and later accesses fault together with it, up to the first instruction
+//! that needs a value which is not there yet (TIMING-38).
 //!
 //! Nothing is executed for good: registers get their old values back, and stores write nothing. The walk
-//! only finds the accesses. They are executed when the warp gets there. A load that misses ends the
-//! warp's turn: loads that run ahead changed the faults of no recorded program.
+//! only finds the accesses. They are executed when the warp gets there.
 
 use super::access::{Blocked, Wanted};
 use super::block::Common;
@@ -82,17 +81,18 @@ impl Walk {
 }
 
 impl Engine<'_> {
-    /// Lists the accesses that wait behind a store at which a fragment stopped.
+    /// Lists the accesses that wait behind a load or a store at which a fragment stopped.
     pub(super) fn look_ahead(&mut self, common: &mut Common, warp: &mut Warp, at: &Fragment) {
-        if !matches!(self.program.ops[at.pc as usize].code, Code::Store(access) if !access.shared) {
+        let code = &self.program.ops[at.pc as usize].code;
+        if !matches!(code, Code::Store(access) | Code::Load(access) if !access.shared) {
             return;
         }
+        let pending = self.program.uses.writes(at.pc).to_vec();
         let (mut lanes, lines) = lanes_and_lines(self.program, warp, &Frame::default(), at.mask);
         lines.fill_all(&mut lanes);
         let (stats, lines, mut fragment) = (*self.reach.stats, lines.clone(), at.clone());
         fragment.pc += 1;
-        let mut walk =
-            Walk { fragment, saved: Vec::new(), pending: Vec::new(), unknown: Vec::new() };
+        let mut walk = Walk { fragment, saved: Vec::new(), pending, unknown: Vec::new() };
         self.reach.nth = 1;
         for _ in 0..INSTRUCTIONS_MAX {
             if self.reach.nth > ACCESSES_MAX || !self.pass(common, warp, &mut walk) {

@@ -3,7 +3,7 @@
 //! They are one program: a program for each topic takes longer to link than to run.
 
 #[cfg(all(not(miri), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-mod adjacent_stores;
+mod adjacent_accesses;
 mod between;
 mod code;
 mod common;
