@@ -142,7 +142,7 @@ fn add(driver: &Driver, address: u64, sum: u64) -> Outcome {
     let place = std::ptr::with_exposed_provenance_mut::<u64>(place as usize);
     // SAFETY: `place` is 8 aligned bytes of a live allocation, at the address by which a simulated
     // device reaches them, which is mapped for reading and writing. The caller that launched the
-    // kernel promised that no other code uses the place, nor frees it, until the launch returns.
+    // kernel promised that no other code uses the place, nor frees it, until the kernel has run.
     unsafe { place.write_volatile(place.read_volatile().wrapping_add(sum)) };
     Ok(())
 }
