@@ -8,6 +8,7 @@ mod common;
 use std::ffi::{CString, c_void};
 use std::process::{Command, Output};
 use std::ptr::null_mut;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::{function_of, module_of, start, with_options};
@@ -102,8 +103,15 @@ fn launch(kernel: *mut c_void, word: *mut u32, mut value: u32) -> i32 {
     unsafe { cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, none, places, null_mut()) }
 }
 
+/// Lets one test at a time have the driver of the process.
+fn alone() -> MutexGuard<'static, ()> {
+    static DRIVER: Mutex<()> = Mutex::new(());
+    DRIVER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Runs a test with each mechanism: its kernels `add` and `double`.
 fn with_each_mechanism(test: impl Fn(*mut c_void, *mut c_void)) {
+    let _alone = alone();
     for driver in drivers() {
         with_options(&driver);
         start();
@@ -314,6 +322,7 @@ fn calls_of_other_threads_wait_until_the_kernels_have_run() {
 
 #[test]
 fn kernels_begin_at_once_where_accesses_of_the_host_are_not_seen() {
+    let _alone = alone();
     with_options(c"log=off host_faults=declared");
     start();
     let (add, words) = (function_of(module_of(KERNELS), "add"), Words::new(4096));
