@@ -89,17 +89,29 @@ impl TouchKernel {
         };
         Ok(Some((touch, result)))
     }
+
+    /// The same, if the simulator would not refuse it.
+    fn checked(
+        &self,
+        driver: &Driver,
+        launch: &Launch,
+        on: StreamHandle,
+    ) -> Outcome<Option<(DeviceTouch, u64)>> {
+        let touch = self.touch(driver, launch)?;
+        if let Some((touch, _)) = touch {
+            answer(driver.machine.simulator.check_submission(&Submission::Touch(touch), on))?;
+        }
+        Ok(touch)
+    }
 }
 
 impl Executor for TouchKernel {
     fn check(&self, driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome {
-        let Some((touch, _)) = self.touch(driver, launch)? else { return Ok(()) };
-        answer(driver.machine.simulator.check_submission(&Submission::Touch(touch), on))
+        self.checked(driver, launch, on).map(drop)
     }
 
     fn ready(&self, driver: &Driver, launch: &Launch, on: StreamHandle) -> Outcome<Ready> {
-        self.check(driver, launch, on)?;
-        let touch = self.touch(driver, launch)?;
+        let touch = self.checked(driver, launch, on)?;
         Ok(Box::new(move |driver| {
             let Some((touch, result)) = touch else { return Ok(None) };
             // SAFETY: `device_touch` asks that no other code uses the range; the caller that
